@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <ctime>
 
+#include "base/ticks.hpp"
+
 namespace tandem {
 namespace {
 
@@ -57,6 +59,7 @@ void Clock::resume(const StoreTime& saved) noexcept {
   const std::int64_t store_ns = std::clamp(std::min(saved.store_ns, resumed_s_max * ns_per_s) + away_ns,
                                            store_s_min * ns_per_s, resumed_s_max * ns_per_s);
   monotonic_base_ns_ = system.monotonic_ns - store_ns;
+  set(static_cast<std::uint32_t>(store_ns / ns_per_s));
   tick();
   start_s_ = now_s();
 }
@@ -80,10 +83,29 @@ std::chrono::nanoseconds Clock::until_next_s() const noexcept {
 
 void Clock::tick() noexcept {
   if (frozen_.load(std::memory_order_relaxed) || paused_.load(std::memory_order_relaxed)) return;
+  // Errors of ns_per_tick(), as a share.
+  constexpr double early = 1.0 / 1024;
+  std::uint64_t seen = time_.load(std::memory_order_relaxed);
+  const std::uint64_t ticks = cycles_now();
   const SystemTime system = source_.now();
-  const auto now = static_cast<std::uint32_t>(store_ns(system) / ns_per_s);
-  now_s_.store(now, std::memory_order_relaxed);
+  const std::int64_t now_ns = store_ns(system), now = now_ns / ns_per_s;
+  const std::uint64_t next = (seen >> shifts_shift << shifts_shift) | static_cast<std::uint64_t>(now);
+  // Another thread may have read the system's clocks later, and have been faster.
+  while (seen < next && !time_.compare_exchange_weak(seen, next, std::memory_order_relaxed)) {
+  }
+  if (seen > next) return;
   unix_base_s_.store(system.unix_ns / ns_per_s - now, std::memory_order_relaxed);
+  const auto left_ns = static_cast<double>(ns_per_s - now_ns % ns_per_s);
+  due_ticks_.store(ticks + static_cast<std::uint64_t>(left_ns * (1 - early) / ns_per_tick()),
+                   std::memory_order_relaxed);
+}
+
+// Also backwards.
+void Clock::set(std::uint32_t now_s) noexcept {
+  std::uint64_t seen = time_.load(std::memory_order_relaxed);
+  while (!time_.compare_exchange_weak(seen, ((seen >> shifts_shift) + 1) << shifts_shift | now_s,
+                                      std::memory_order_relaxed)) {
+  }
 }
 
 std::uint32_t Clock::expiry_s(std::int64_t exptime) const noexcept {
@@ -97,14 +119,17 @@ std::uint32_t Clock::expiry_s(std::int64_t exptime) const noexcept {
 
 void Clock::advance(std::int64_t seconds) noexcept {
   ahead_s_.fetch_add(seconds, std::memory_order_relaxed);
-  if (!paused_.load(std::memory_order_relaxed)) return tick();
-  const std::int64_t now = std::clamp<std::int64_t>(now_s() + seconds, 2, UINT32_MAX);
-  now_s_.store(static_cast<std::uint32_t>(now), std::memory_order_relaxed);
+  const bool is_paused = paused_.load(std::memory_order_relaxed);
+  if (!is_paused && frozen_.load(std::memory_order_relaxed)) return;
+  const std::int64_t now = is_paused ? std::clamp<std::int64_t>(now_s() + seconds, store_s_min, store_s_max)
+                                     : store_ns(source_.now()) / ns_per_s;
+  set(static_cast<std::uint32_t>(now));
+  tick();
 }
 
 void Clock::freeze_for_test(std::uint32_t now_s) noexcept {
   frozen_.store(true, std::memory_order_relaxed);
-  now_s_.store(now_s, std::memory_order_relaxed);
+  set(now_s);
 }
 
 }  // namespace tandem

@@ -4,7 +4,11 @@
 
 #include <algorithm>
 #include <ctime>
+#include <functional>
 #include <limits>
+#include <utility>
+
+#include "base/platform.hpp"
 
 namespace tandem {
 namespace {
@@ -169,6 +173,53 @@ TEST(Clock, SaysWhenItsSecondEnds) {
   EXPECT_EQ(clock.until_next_s(), std::chrono::seconds(1));
   clock.tick();
   EXPECT_EQ(clock.now_s(), 3u);
+}
+
+// System clocks between whose reading and its use others act, as where a thread is preempted.
+struct InterruptedTime final : TimeSource {
+  SystemTime now() const noexcept override {
+    ++readings;
+    const SystemTime read{monotonic_ms * ms, 1'700'000'000'000 * ms + monotonic_ms * ms};
+    if (const auto other = std::exchange(meanwhile, nullptr)) other();
+    return read;
+  }
+  mutable std::function<void()> meanwhile;
+  mutable int readings = 0;
+  std::int64_t monotonic_ms = 5'000'000;
+};
+
+TEST(Clock, IsKeptByWhoeverFindsTheSecondOver) {
+  InterruptedTime system;
+  Clock clock(system);
+  const int readings = system.readings;
+  system.monotonic_ms += 7000;
+  clock.keep(0);
+  EXPECT_EQ(clock.now_s(), 2u);
+  EXPECT_EQ(system.readings, readings) << "the second is not over by the processor's ticks";
+  clock.keep(std::numeric_limits<std::uint64_t>::max());
+  EXPECT_EQ(clock.now_s(), 9u);
+}
+
+TEST(Clock, IsNotKeptLate) {
+  Clock clock;
+  while (clock.moment().store_ns < 3 * 1000 * ms) {
+  }
+  clock.keep(cycles_now());
+  EXPECT_EQ(clock.now_s(), 3u);
+}
+
+TEST(Clock, DoesNotGoBackWhereAThreadIsLate) {
+  InterruptedTime system;
+  Clock clock(system);
+  system.meanwhile = [&] {
+    system.monotonic_ms += 3000;
+    clock.tick();
+  };
+  clock.tick();
+  EXPECT_EQ(clock.now_s(), 5u);
+  const std::int64_t unix_s = clock.unix_s();
+  clock.tick();
+  EXPECT_EQ(clock.unix_s(), unix_s);
 }
 
 // A thread that is preempted between the two readings sees them apart.

@@ -68,6 +68,7 @@ bool Dispatcher::free_flight() {
 }
 
 void Dispatcher::answer_oldest() {
+  keep_time();
   batches_.begin_answer();
   if (batches_.in().has_unparsed()) {
     answer_frames();

@@ -36,16 +36,16 @@ class Dispatcher {
   bool wait_for_device(UdpPort& port, unsigned number, std::uint16_t request_id) {
     return TD_UNLIKELY(frames_.is_open()) && wait_for_frames(port, number, request_id);
   }
-  // The batch is full, or the pass has received all input: runs it, or hands it over. continues: as Batches::run().
+  // The batch is full: runs it, or hands it over. continues: as Batches::run().
   void run_batch(bool continues) {
-    if (batches_.in().entries.empty()) return;
-    if (TD_UNLIKELY(worker_.runner->has_devices()) && hand_over_batch(continues)) return;
-    batches_.run(continues);
+    keep_time();
+    run_parsed(continues);
   }
   // All input of the pass was received: answers what waits for a device or the lane, then the batch.
   void run_all() {
+    keep_time();
     run_waiting();
-    run_batch(false);
+    run_parsed(false);
   }
 
   // Answers what was handed over first; waits for devices, if need be. REQUIRES: Runner::in_flight() != 0.
@@ -54,6 +54,13 @@ class Dispatcher {
  private:
   void empty_input();
   bool wait_for_frames(UdpPort& port, unsigned number, std::uint16_t request_id);
+  // Requests are judged by a second in which they had been received, however late this thread is, or others are.
+  void keep_time() noexcept { worker_.server.engine.keep_time(cycles_now()); }
+  void run_parsed(bool continues) {
+    if (batches_.in().entries.empty()) return;
+    if (TD_UNLIKELY(worker_.runner->has_devices()) && hand_over_batch(continues)) return;
+    batches_.run(continues);
+  }
   void run_waiting() {
     if (TD_UNLIKELY(frames_.is_open()) && hand_over_frames()) return;
     lane_.run();

@@ -53,6 +53,7 @@ void Worker::begin_pass() noexcept {
   ++own_.pass;
   own_.counters.passes.add();
   pass_begin_ = cycles_now();
+  own_.server.engine.keep_time(pass_begin_);  // times to live count from it
   limits_.begin_pass(own_.pass, pass_begin_);
   own_.meter.begin_pass();
   batches_.begin_pass(pass_begin_);

@@ -6,10 +6,12 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "net/acceptor.hpp"
@@ -19,21 +21,42 @@
 namespace tandem::net::test {
 namespace {
 
-EngineOptions engine_of(std::uint64_t mib) {
+EngineOptions engine_of(std::uint64_t mib, const TimeSource* time = nullptr) {
   EngineOptions o;
+  o.time = time;
   o.memory_bytes = mib << 20;
   o.item_bytes_max = std::uint64_t{16} << 20;
   o.huge_pages = false;
   return o;
 }
 
+// The system's clocks, which only the thread that holds them can read: others do not go on, as without a processor.
+class HeldTime final : public TimeSource {
+ public:
+  SystemTime now() const noexcept override {
+    if (const auto holder = holder_.load(); holder != std::thread::id() && holder != std::this_thread::get_id())
+      holder_.wait(holder);
+    return TimeSource::of_the_system().now();
+  }
+  void hold() { holder_.store(std::this_thread::get_id()); }
+  void release() {
+    holder_.store(std::thread::id());
+    holder_.notify_all();
+  }
+
+ private:
+  std::atomic<std::thread::id> holder_{std::thread::id()};
+};
+
 class ByHand {
  public:
-  ByHand() : engine_(engine_of(128)), state_({}, engine_), control_(state_) {
+  // time: nullptr: the clock stands, and only the test moves it.
+  explicit ByHand(const TimeSource* time = nullptr)
+      : engine_(engine_of(128, time)), state_({}, engine_), control_(state_) {
     workers_.push_back(std::make_unique<Worker>(state_, control_, UdpPorts{}));
     acceptor_ = std::make_unique<Acceptor>(state_, std::vector<BoundSocket>{}, std::vector<UnixListener>{}, workers_);
     control_.observe(workers_, *acceptor_, 0, 0);
-    clock().freeze_for_test(now_s_);
+    if (time == nullptr) clock().freeze_for_test(now_s_);
   }
 
   Fd connect() {
@@ -92,6 +115,66 @@ std::string times(std::size_t count, std::string_view text) {
   std::string all;
   for (std::size_t i = 0; i < count; ++i) all += text;
   return all;
+}
+
+// A worker that runs keeps the time although the maintenance thread does not go on.
+class Late : public testing::Test {
+ protected:
+  Late() { time_.hold(); }
+  ~Late() override { time_.release(); }
+  std::string ask(std::string_view request) {
+    s_.send(client_, request);
+    s_.pass();
+    return s_.receive(client_);
+  }
+  // Asks until a second has passed: from then on the answer is a miss.
+  void expect_over_in_a_second() {
+    const auto over = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+    for (bool is_over = false; !is_over;) {
+      is_over = std::chrono::steady_clock::now() >= over;
+      const std::string reply = ask("get a\r\n");
+      if (is_over) {
+        EXPECT_EQ(reply, "END\r\n");
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_EQ(ask("mg a t\r\n"), "EN\r\n") << "the general path";
+  }
+  void maintain() {
+    time_.release();
+    s_.state().engine.maintain();
+  }
+
+ private:
+  HeldTime time_;
+  ByHand s_{&time_};
+  const Fd client_ = s_.connect();
+};
+
+TEST_F(Late, MaintenanceLetsNoItemLiveLonger) {
+  ASSERT_EQ(ask("set a 0 1 1\r\n1\r\n"), "STORED\r\n");
+  expect_over_in_a_second();
+}
+
+TEST_F(Late, MaintenanceDelaysNoFlush) {
+  ASSERT_EQ(ask("set a 0 0 1\r\n1\r\n"), "STORED\r\n");
+  ASSERT_EQ(ask("flush_all 2\r\n"), "OK\r\n");  // when a second ends, as in memcached
+  expect_over_in_a_second();
+}
+
+// Nor does an item end early that is stored when the clock was read long ago.
+TEST_F(Late, MaintenanceEndsNoItemEarly) {
+  constexpr int ttl_s = 100, late_s = 3;
+  const auto seconds_since = [](auto begin) {
+    return std::chrono::ceil<std::chrono::seconds>(std::chrono::steady_clock::now() - begin).count();
+  };
+  std::this_thread::sleep_for(std::chrono::seconds(late_s));
+  const auto stored_at = std::chrono::steady_clock::now();
+  ASSERT_EQ(ask("set a 0 " + std::to_string(ttl_s) + " 1\r\n1\r\n"), "STORED\r\n");
+  maintain();
+  const std::string reply = ask("mg a t\r\n");
+  ASSERT_TRUE(reply.starts_with("HD t")) << reply;
+  EXPECT_GE(std::stoi(reply.substr(4)), ttl_s - 1 - seconds_since(stored_at));
 }
 
 constexpr std::string_view append = "append big 0 0 1\r\ny\r\n", stored = "STORED\r\n";

@@ -141,6 +141,15 @@ class Engine {
   // before it returns. A later call replaces a pending one, as in memcached.
   void flush_all(std::uint32_t at_s) noexcept;
 
+  // Brings clock and a due flush up to now, for requests that were received before: whoever executes them does not
+  // depend on the maintenance thread, which may be late. ticks: cycles_now(). Any thread.
+  TD_INLINE void keep_time(std::uint64_t ticks) noexcept {
+    clock_.keep(ticks);
+    if (const std::uint32_t due_s = flush_due_s_.load(std::memory_order_relaxed); TD_UNLIKELY(due_s != 0)) {
+      if (due_s <= clock_.now_s()) apply_due_flush();
+    }
+  }
+
   // For large values: a slot to receive into before a batch holds it. no_location: out of memory (after trying to
   // evict). The slot is `filling` and owned by the caller until it becomes a store query with option prefilled, or
   // abandon_fill(). REQUIRES: the context is in no epoch.
