@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <thread>
 #include <vector>
@@ -85,6 +86,46 @@ TEST(MemoryBudget, ASmallerLimitTakesNothingAndGivesNothing) {
   budget.set_limit(200);
   EXPECT_TRUE(budget.take(150));
   EXPECT_EQ(budget.used_bytes(), 200u);
+}
+
+// Gives back what it is asked for, as far as it has it.
+struct Keeper final : KeptMemory {
+  explicit Keeper(MemoryBudget& of) : budget(of) { budget.set_keeper(this); }
+  std::uint64_t return_kept(std::uint64_t bytes) noexcept override {
+    bytes = std::min(bytes, budget.kept_bytes());
+    budget.release_kept(bytes);
+    return bytes;
+  }
+  MemoryBudget& budget;
+};
+
+TEST(MemoryBudget, KeptMemoryIsNotUsedAndMakesRoom) {
+  MemoryBudget budget(100);
+  Keeper keeper(budget);
+  ASSERT_TRUE(budget.take(80));
+  budget.keep(50);
+  EXPECT_EQ(budget.used_bytes(), 30u);
+  EXPECT_FALSE(budget.take_free(30)) << "charged as before";
+  EXPECT_FALSE(budget.take(71));
+  EXPECT_EQ(budget.kept_bytes(), 50u) << "it would not have been enough";
+  EXPECT_TRUE(budget.take(60));
+  EXPECT_LE(budget.used_bytes() + budget.kept_bytes(), 100u);
+}
+
+TEST(MemoryBudget, ClaimAndLowerLimitReturnWhatIsKept) {
+  MemoryBudget budget(100);
+  Keeper keeper(budget);
+  ASSERT_TRUE(budget.take(100));
+  budget.keep(60);
+  EXPECT_TRUE(budget.claim(30));
+  EXPECT_FALSE(budget.overdrawn());
+  EXPECT_EQ(budget.kept_bytes(), 30u);
+  budget.set_limit(80);
+  EXPECT_EQ(budget.kept_bytes(), 10u);
+  EXPECT_FALSE(budget.overdrawn());
+  EXPECT_TRUE(budget.claim(20));
+  EXPECT_EQ(budget.kept_bytes(), 0u);
+  EXPECT_TRUE(budget.overdrawn());
 }
 
 }  // namespace

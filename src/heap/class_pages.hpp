@@ -37,7 +37,7 @@ class alignas(cache_line_bytes) ClassPages {
   bool take_row(std::span<Location, row_slots> out) noexcept;
   // Slots of this class, of open or closed pages.
   void put(std::span<const Location> slots) noexcept;
-  // An empty page joins the class. REQUIRES: it is all zeros, and belongs to the caller.
+  // An empty page joins the class. REQUIRES: its state words are zero, and it belongs to the caller.
   void add_page(PageId page, bool moved) noexcept;
 
   // A page joins the class with its items: its bitmap, summary and free count say which slots are free.

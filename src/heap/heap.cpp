@@ -113,8 +113,12 @@ bool Heap::add_page(SizeClass c) noexcept {
 
 void Heap::adopt(PageId page, SizeClass c, bool moved) noexcept {
   const SlotShape& shape = classes_[c];
-  for (std::uint32_t slot = 0; slot < shape.slots_per_page; ++slot)
+  // Of a page's old bytes only those that are state words now could be taken for items.
+  const bool dirty = moved || table_.info(page).dirty;
+  for (std::uint32_t slot = 0; slot < shape.slots_per_page; ++slot) {
+    if (dirty) at(shape.location(page, slot))->state_word.store(0, std::memory_order_relaxed);
     poison_slot(shape.location(page, slot), shape.slot_bytes);
+  }
   pages_[c].add_page(page, moved);
 }
 

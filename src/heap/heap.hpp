@@ -194,6 +194,8 @@ class Heap {
   // `passed_over` classes come last.
   Donor pick_donor(SizeClass to, DonorRule rule = DonorRule::longer_life, unsigned passed_over = 0) noexcept;
   std::uint64_t pages_idle() const noexcept { return pool_.pages_idle(); }
+  // Free memory that nothing has needed for a time goes back to the system. Called about once a second.
+  void return_unneeded(std::uint32_t now_s) noexcept { pool_.return_unneeded(now_s); }
   std::uint64_t file_refusals() const noexcept { return pool_.file_refusals(); }
   int file_error() const noexcept { return pool_.file_error(); }
   std::uint64_t pages_moved() const noexcept { return pages_moved_.load(std::memory_order_relaxed); }
@@ -209,7 +211,7 @@ class Heap {
   // Calls f for every slot of a closed page that is live. REQUIRES: the caller is inside an epoch.
   void for_each_live(PageId page, const std::function<void(Location)>& f) const;
   // True once all its slots are free (retired ones came back) and no thread examines it: the page has left its class;
-  // it is zeroed and was given to class `to`, or to the budget when `to` is huge_class (with huge pages as soon as the
+  // and was given to class `to`, or to the budget when `to` is huge_class (with huge pages as soon as the
   // other half of its 2 MiB is free, too; pick_donor knows). False: try again after an epoch. REQUIRES: the caller is
   // in no epoch, or it stays false.
   bool finish_page(PageId page, SizeClass to) noexcept;

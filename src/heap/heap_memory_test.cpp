@@ -76,6 +76,9 @@ TEST_P(HeapMemoryTest, ResidentStaysUnderTheBudget) {
       ASSERT_TRUE(!t.heap.close_page(p) || t.heap.finish_page(p, huge_class));
     }
     EXPECT_EQ(t.budget.used_bytes(), 0u);
+    EXPECT_LE(resident_bytes(), before + fixed_bytes + t.budget.kept_bytes());
+    for (std::uint32_t turn = 1; turn <= 3; ++turn) t.heap.return_unneeded(turn * PagePool::kept_s);
+    EXPECT_EQ(t.budget.kept_bytes(), 0u);
     EXPECT_LE(resident_bytes(), before + fixed_bytes);
   }
 }

@@ -86,6 +86,7 @@ class HeapModel {
     for (PageId p = 1; p < t_.heap.page_end(); ++p) {
       EXPECT_TRUE(!t_.heap.close_page(p) || t_.heap.finish_page(p, huge_class)) << p;
     }
+    t_.heap.reclaim_caches();  // huge items of workers that are gone
     EXPECT_EQ(t_.budget.used_bytes(), 0u);
     EXPECT_EQ(t_.heap.huge_items(), 0u);
     EXPECT_EQ(t_.heap.retired_bytes(), 0u);

@@ -1,11 +1,10 @@
 // Moves pages from one class to another, and back to the budget.
 //
 // States of a page's move: open -> closed (allocation stopped, slots gather in its bitmap) -> emptied (all slots back;
-// sweeps, visits and for_each_live no longer begin on it) -> an epoch later, when no thread examines it: free, zeroed,
+// sweeps, visits and for_each_live no longer begin on it) -> an epoch later, when no thread examines it: free, cleared,
 // open in another class.
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 #include "heap/heap.hpp"
 #include "heap/item_rewrite.hpp"
@@ -151,7 +150,6 @@ bool Heap::finish_page(PageId page, SizeClass to) noexcept {
     pool_.give_page(page);
     return true;
   }
-  std::memset(table_.page(page), 0, page_bytes);
   adopt(page, to, true);
   return true;
 }

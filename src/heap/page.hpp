@@ -49,11 +49,15 @@ static_assert(bitmap_words / bitmap_group_words <= 64);
 struct alignas(cache_line_bytes) PageInfo {
   // Guarded by the class's lock.
   PageId ring_next, ring_prev;    // the class's pages in CLOCK order
-  PageId avail_next, avail_prev;  // the class's pages with free slots; while in the pool: the pool's list
+  PageId avail_next, avail_prev;  // the class's pages with free slots; while in the pool: a list of the pool's
   std::uint64_t summary;          // bit i: words [8 i, 8 i + 8) of the bitmap have a free slot
   std::uint64_t emptied_stamp;    // while emptied: safe when no thread examines it
   std::uint32_t free_count;       // bits set in the bitmap
-  bool in_avail, in_pool, dirty;  // dirty: in the pool with bytes that are not zero
+  bool in_avail;
+  bool in_pool;  // charged and free
+  bool is_kept;  // in_pool: with its whole frame
+  bool dirty;    // in the pool, or just taken from it: has bytes that are not zero
+  bool holed;    // in_pool: its blocks in the file may be gone
   // Not guarded.
   std::atomic<std::uint32_t> pins;  // outputs that still point into the page: its slots are not reused meanwhile
   std::uint32_t run_pages;          // of a huge item, in its first page; fixed while it is allocated

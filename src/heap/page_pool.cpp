@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <cstring>
 #include <system_error>
 
 #include "heap/poison.hpp"
@@ -48,11 +47,15 @@ PagePool::PagePool(MemoryBudget& budget, bool huge_pages, MemoryFile* file)
   }
   table_.page_limit = static_cast<PageId>(pages / pages_per_frame_ * pages_per_frame_ + 1);
   free_pages_.assign(table_.page_limit / 64 + 1, 0);
+  idle_pages_.assign(free_pages_.size(), 0);
   for (PageId p = 1; p < table_.page_limit; ++p) free_pages_[p / 64] |= std::uint64_t{1} << p % 64;
   usable_blocks_.assign((pages + block_pages - 1) / block_pages, false);
+  budget_.set_keeper(this);
 }
 
 PagePool::~PagePool() {
+  budget_.set_keeper(nullptr);
+  budget_.use_kept(frames_kept_ * frame_cost_bytes());
   for (PageId p = 1; p < table_.page_limit; ++p) {
     if (!is_free(p)) unpoison_memory(table_.page(p), page_bytes);
   }
@@ -99,72 +102,81 @@ bool PagePool::reserve(std::uint64_t pages) noexcept {
 }
 
 PageId PagePool::take_page() noexcept {
-  PageId page = 0;
-  bool dirty = false;
-  {
-    const std::lock_guard lock(mutex_);
-    // While a claim waits for memory, pages of the list are reserved for the budget.
-    if (list_head_ != 0 && !budget_.overdrawn()) {
-      page = first_with_blocks();
-      if (page == 0) return 0;
-      dirty = table_.info(page).dirty;
-      list_remove(page);
-    } else {
-      page = find_page();
-      if (page == 0 || !budget_.take(frame_cost_bytes())) return 0;
-      if (!make_usable(page, page + pages_per_frame_)) {
-        budget_.give_back(frame_cost_bytes());
-        return 0;
-      }
-      ++frames_used_;
-      if (pages_per_frame_ == 2) list_push(page + 1, false);
+  const std::lock_guard lock(mutex_);
+  // While a claim waits for memory, charged pages are reserved for the budget.
+  const bool may_use_idle = !budget_.overdrawn();
+  PageId page = may_use_idle ? first_with_blocks() : 0;
+  if (page == 0 && kept_head_ != 0 && may_use_idle) {
+    page = kept_head_;
+    use_frame(page);
+  } else if (page == 0) {
+    page = find_page();
+    if (page == 0 || !charge(1)) return 0;
+    if (!make_usable(page, page + pages_per_frame_)) {
+      budget_.give_back(frame_cost_bytes());
+      return 0;
     }
-    mark_used(page, page + 1);
-    dirty = dirty || is_file_dirty_;
+    ++frames_used_;
+    for (PageId p = page; p < page + pages_per_frame_; ++p) list_push(p, is_file_dirty_, false);
   }
-  if (dirty) std::memset(table_.page(page), 0, page_bytes);
+  list_remove(page);
+  mark_used(page, page + 1);
   return page;
 }
 
 PageId PagePool::take_run(std::uint32_t pages) noexcept {
   if (pages == 1) return take_page();
-  std::unique_lock lock(mutex_);
-  const PageId first = find_run(pages);
+  const std::lock_guard lock(mutex_);
+  const PageId first = choose_run(pages);
   if (first == 0) return 0;
-  // Pages in the list are charged already; frames that are all free are not. (Taking zero bytes fails, too, while a
-  // claim waits.)
   const PageId end = first + pages;
-  const PageId frames_end = frame_first(end - 1) + pages_per_frame_;
-  std::uint64_t frames = 0;
-  for (PageId f = frame_first(first); f < frames_end; f += pages_per_frame_) {
-    frames += is_uncharged(f) ? 1u : 0u;
+  const PageId frames_begin = frame_first(first), frames_end = frame_first(end - 1) + pages_per_frame_;
+  // Kept frames become the run's, so that charging others does not return them.
+  for (PageId f = frames_begin; f < frames_end; f += pages_per_frame_) {
+    if (table_.info(f).in_pool && table_.info(f).is_kept) use_frame(f);
   }
-  if (!budget_.take(frames * frame_cost_bytes())) return 0;
-  if (!make_usable(frame_first(first), frames_end)) {
-    budget_.give_back(frames * frame_cost_bytes());
+  if (!charge_run(frames_begin, frames_end)) {
+    keep_idle(frames_begin, frames_end);
     return 0;
   }
-  frames_used_ += frames;
-  for (PageId p = frame_first(first); p < frames_end; ++p) {
-    const bool inside = p >= first && p < end;
-    PageInfo& info = table_.info(p);
-    if (inside) {
-      if (info.in_pool) {
-        list_remove(p);
-      } else {
-        info.dirty = false;
-      }
-    } else if (is_free(p) && !info.in_pool) {
-      list_push(p, false);  // the other half of a frame that is now charged
-    }
-  }
+  for (PageId p = first; p < end; ++p) list_remove(p);
   mark_used(first, end);
-  const bool all_dirty = is_file_dirty_;
-  lock.unlock();
-  for (PageId p = first; p < end; ++p) {
-    if (all_dirty || table_.info(p).dirty) std::memset(table_.page(p), 0, page_bytes);
-  }
   return first;
+}
+
+// Preferably of pages that are resident already.
+PageId PagePool::choose_run(std::uint32_t pages) const noexcept {
+  const PageId resident = pages_idle() < pages ? 0 : find_run(idle_pages_, pages);
+  return resident != 0 ? resident : find_run(free_pages_, pages);
+}
+
+// Charges frames to the budget; kept frames are returned for them.
+bool PagePool::charge(std::uint64_t frames) noexcept {
+  const std::uint64_t bytes = frames * frame_cost_bytes();
+  while (!budget_.take_free(bytes)) {
+    const std::uint64_t limit_bytes = budget_.limit_bytes();
+    if (bytes > limit_bytes || budget_.used_bytes() > limit_bytes - bytes || return_frames(frames) == 0) return false;
+  }
+  return true;
+}
+
+// Charges those frames of [begin, end) that are not; then all their free pages are in the list. (Taking zero bytes
+// fails, too, while a claim waits.)
+bool PagePool::charge_run(PageId begin, PageId end) noexcept {
+  std::uint64_t frames = 0;
+  bool needs_blocks = false;
+  for (PageId f = begin; f < end; f += pages_per_frame_) frames += is_uncharged(f) ? 1u : 0u;
+  for (PageId p = begin; p < end; ++p) needs_blocks |= table_.info(p).in_pool && table_.info(p).holed;
+  if (!charge(frames)) return false;
+  if ((frames != 0 || needs_blocks) && !make_usable(begin, end)) {
+    budget_.give_back(frames * frame_cost_bytes());
+    return false;
+  }
+  frames_used_ += frames;
+  for (PageId p = begin; p < end; ++p) {
+    if (is_free(p) && !table_.info(p).in_pool) list_push(p, is_file_dirty_, false);
+  }
+  return true;
 }
 
 // Of the list. A page whose blocks could not be freed may have lost some of them nevertheless.
@@ -173,7 +185,7 @@ PageId PagePool::first_with_blocks() const noexcept {
   constexpr int looks = 16;
   PageId page = list_head_;
   for (int i = 0; i < looks && page != 0; ++i, page = table_.info(page).avail_next) {
-    if (!table_.info(page).dirty || file_->allocate(page, page + 1)) return page;
+    if (!table_.info(page).holed || file_->allocate(page, page + 1)) return page;
   }
   return 0;
 }
@@ -182,37 +194,12 @@ void PagePool::give_page(PageId page) noexcept { give_run(page, 1); }
 
 void PagePool::give_run(PageId first, std::uint32_t pages) noexcept {
   const PageId end = first + pages;
-  PageId whole_first = first;  // the frames of which no page is in use
-  PageId whole_end = end;
-  if (pages_per_frame_ == 2) {
-    const std::lock_guard lock(mutex_);
-    const auto half = [&](PageId p) noexcept {  // a page at the run's edge, with its buddy outside
-      const PageId buddy = buddy_of(p);
-      if (table_.info(buddy).in_pool) {
-        list_remove(buddy);
-        mark_used(buddy, buddy + 1);  // reserved for this call until it is discarded
-        return true;
-      }
-      list_push(p, true);
-      free_pages_[p / 64] |= std::uint64_t{1} << p % 64;
-      return false;
-    };
-    if (frame_first(first) != first) whole_first = half(first) ? first - 1 : first + 1;
-    if (frame_first(end) != end && end - 1 >= whole_first) whole_end = half(end - 1) ? end + 1 : end - 1;
-  }
-  if (whole_first >= whole_end) return;
-
-  const bool discarded = discard(whole_first, whole_end);
   const std::lock_guard lock(mutex_);
-  for (PageId p = whole_first; p < whole_end; ++p) {
+  for (PageId p = first; p < end; ++p) {
     free_pages_[p / 64] |= std::uint64_t{1} << p % 64;
-    if (!discarded) list_push(p, true);  // still resident, so still charged
+    list_push(p, true, false);
   }
-  if (!discarded) return;
-  free_hint_ = std::min<std::size_t>(free_hint_, whole_first / 64);
-  const std::uint64_t frames = (whole_end - whole_first) / pages_per_frame_;
-  frames_used_ -= frames;
-  budget_.give_back(frames * frame_cost_bytes());
+  keep_idle(frame_first(first), end);
 }
 
 PageId PagePool::lone_page() noexcept {
@@ -250,10 +237,11 @@ bool PagePool::is_uncharged(PageId frame) const noexcept {
   return true;
 }
 
-PageId PagePool::find_run(std::uint32_t pages) const noexcept {
+// The first of the highest neighbours among pages with their bits set.
+PageId PagePool::find_run(const std::vector<std::uint64_t>& among, std::uint32_t pages) noexcept {
   std::uint32_t run = 0;
-  for (std::size_t w = free_pages_.size(); w-- > 0;) {
-    const std::uint64_t word = free_pages_[w];
+  for (std::size_t w = among.size(); w-- > 0;) {
+    const std::uint64_t word = among[w];
     if (word == 0) {
       run = 0;
     } else if (word == ~std::uint64_t{0} && run + 64 < pages) {
@@ -342,7 +330,7 @@ void PagePool::finish_recovery() noexcept {
     const PageId idle = is_free(f) ? f : f + 1;
     is_file_full_ = false;
     if (make_usable(idle, idle + 1)) {
-      list_push(idle, is_file_dirty_);
+      list_push(idle, is_file_dirty_, false);
     } else {
       mark_used(idle, idle + 1);
     }
@@ -367,26 +355,6 @@ bool PagePool::discard(PageId first, PageId end) noexcept {
   const bool given =
       file_ != nullptr ? file_->discard(first, end) : discard_bytes(table_.page(first), pages * page_bytes);
   return given && discard_bytes(table_.bitmap(first), pages * bitmap_bytes);
-}
-
-void PagePool::list_push(PageId p, bool dirty) noexcept {
-  PageInfo& info = table_.info(p);
-  TD_ASSERT(!info.in_pool);
-  info.in_pool = true;
-  info.dirty = dirty;
-  info.avail_prev = 0;
-  info.avail_next = list_head_;
-  if (list_head_ != 0) table_.info(list_head_).avail_prev = p;
-  list_head_ = p;
-  pages_idle_.store(pages_idle() + 1, std::memory_order_relaxed);
-}
-
-void PagePool::list_remove(PageId p) noexcept {
-  PageInfo& info = table_.info(p);
-  (info.avail_prev != 0 ? table_.info(info.avail_prev).avail_next : list_head_) = info.avail_next;
-  if (info.avail_next != 0) table_.info(info.avail_next).avail_prev = info.avail_prev;
-  info.in_pool = false;
-  pages_idle_.store(pages_idle() - 1, std::memory_order_relaxed);
 }
 
 }  // namespace tandem

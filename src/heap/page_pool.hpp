@@ -9,6 +9,9 @@
 // frames of two: what is resident never passes what was charged. The unused half of a frame stays here, charged, for
 // the next request for a page.
 //
+// A frame that became free is kept: it stays resident and charged, because the system zeroes memory again at each use.
+// It is returned when the budget needs it (KeptMemory), or when nothing has needed it for a time (return_unneeded).
+//
 // Thread safety: all calls from any thread.
 #pragma once
 #include <atomic>
@@ -23,7 +26,7 @@
 
 namespace tandem {
 
-class PagePool {
+class PagePool final : private KeptMemory {
  public:
   // What a page costs beside its bytes: its bitmap and its PageInfo.
   static constexpr std::uint64_t page_overhead_bytes = bitmap_bytes + sizeof(PageInfo) + sizeof(std::uint16_t);
@@ -40,9 +43,9 @@ class PagePool {
 
   const PageTable& table() const noexcept { return table_; }
 
-  // A page of zeros, or 0 when the budget or the range is used up.
+  // A page, or 0 when the budget or the range is used up. Its bytes are zero unless PageInfo::dirty says otherwise.
   PageId take_page() noexcept;
-  // The first of `pages` neighbouring pages, or 0. Their bytes are zero.
+  // The first of `pages` neighbouring pages, or 0. Their bytes are whatever was there.
   PageId take_run(std::uint32_t pages) noexcept;
   // REQUIRES: the tags say free and no thread reads the bytes any more.
   void give_page(PageId page) noexcept;
@@ -64,7 +67,11 @@ class PagePool {
   bool recover_run(PageId first, std::uint32_t pages) noexcept;
   void finish_recovery() noexcept;
 
-  // Pages that are charged and free: the other halves of frames in use, and what could not be given back.
+  // Returns the frames that were kept, and not needed, for kept_s seconds. Called about once a second.
+  static constexpr std::uint32_t kept_s = 10;
+  void return_unneeded(std::uint32_t now_s) noexcept;
+
+  // Pages that are charged and free: kept ones, other halves of frames in use, and what could not be given back.
   std::uint64_t pages_idle() const noexcept { return pages_idle_.load(std::memory_order_relaxed); }
 
   // How often the file system had no room for a page of the memory file, and what it said last (an errno).
@@ -87,14 +94,26 @@ class PagePool {
   bool is_uncharged(PageId frame) const noexcept;  // by its first page: all of it is free
   PageId first_with_blocks() const noexcept;
   PageId find_page() noexcept;  // the first of an uncharged frame
-  PageId find_run(std::uint32_t pages) const noexcept;
+  static PageId find_run(const std::vector<std::uint64_t>& among, std::uint32_t pages) noexcept;
+  PageId choose_run(std::uint32_t pages) const noexcept;
+  bool charge(std::uint64_t frames) noexcept;
+  bool charge_run(PageId first, PageId end) noexcept;
   bool make_usable(PageId first, PageId end) noexcept;
   bool make_block_usable(std::uint32_t block) noexcept;
   bool allocate_blocks(PageId first, PageId end) noexcept;
   void mark_used(PageId first, PageId end) noexcept;
-  void list_push(PageId p, bool dirty) noexcept;
+  void push(PageId& head, PageId& tail, PageId p) noexcept;
+  void remove(PageId& head, PageId& tail, PageId p) noexcept;
+  void list_push(PageId p, bool dirty, bool holed) noexcept;
   void list_remove(PageId p) noexcept;
+  void set_idle(PageId p, bool idle) noexcept;
+  // --- kept frames, by their first page: page_pool_kept.cpp
+  void keep_idle(PageId begin, PageId end) noexcept;  // those frames whose pages are all in the list
+  void keep_if_idle(PageId frame) noexcept;
+  void use_frame(PageId frame) noexcept;  // its pages become other halves of frames in use
+  std::uint64_t return_frames(std::uint64_t frames_max) noexcept;
 
+  std::uint64_t return_kept(std::uint64_t bytes) noexcept override;
   bool discard(PageId first, PageId end) noexcept;
 
   MemoryBudget& budget_;
@@ -115,8 +134,13 @@ class PagePool {
   std::size_t free_hint_ = 0;  // no all-free frame begins in a word before it
   std::uint64_t frames_used_ = 0;
   PageId lone_last_ = 0;
-  PageId list_head_ = 0;                         // free pages of frames in use
-  std::atomic<std::uint64_t> pages_idle_{0};     // in the list; written under the lock
+  PageId list_head_ = 0, list_tail_ = 0;  // free pages of frames in use
+  PageId kept_head_ = 0, kept_tail_ = 0;  // kept frames, the last freed one first
+  std::uint64_t frames_kept_ = 0;         // of frames_used_
+  std::uint64_t frames_unneeded_ = 0;     // the fewest that were kept since unneeded_since_s_
+  std::uint32_t unneeded_since_s_ = 0;
+  std::vector<std::uint64_t> idle_pages_;        // a bit each: in one of the two lists
+  std::atomic<std::uint64_t> pages_idle_{0};     // in the lists; written under the lock
   bool is_file_full_ = false;                    // as of the last request for blocks
   std::atomic<std::uint64_t> file_refusals_{0};  // written under the lock
   std::atomic<int> file_error_{0};

@@ -1,8 +1,10 @@
 #include "heap/page_pool.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cstring>
 #include <set>
 #include <system_error>
@@ -16,10 +18,22 @@ namespace {
 
 bool is_zero(const char* at, std::uint64_t bytes) { return at[0] == 0 && std::memcmp(at, at + 1, bytes - 1) == 0; }
 
+// Of the page's 4 KiB parts, those in memory.
+std::size_t resident_parts(const PagePool& pool, PageId page) {
+  unsigned char parts[page_bytes / 4096];
+  if (mincore(pool.table().page(page), page_bytes, parts) != 0) return 0;
+  return static_cast<std::size_t>(
+      std::count_if(parts, parts + sizeof parts, [](unsigned char p) { return (p & 1) != 0; }));
+}
+
 // By the pages of a frame: 1 without huge pages, 2 with.
 struct PagePoolTest : testing::TestWithParam<bool> {
   PagePoolTest() : budget(64 * mib), pool(budget, GetParam()) {}
   void spoil(PageId page, std::uint32_t pages = 1) { std::memset(pool.table().page(page), 0xee, pages * page_bytes); }
+  // What the pool says of a page that it has just given out is true.
+  bool is_as_told(PageId page) const {
+    return pool.table().info(page).dirty || is_zero(pool.table().page(page), page_bytes);
+  }
   std::uint64_t frame_cost() const { return pool.pages_per_frame() * PagePool::page_cost_bytes; }
 
   MemoryBudget budget;
@@ -34,6 +48,7 @@ TEST_P(PagePoolTest, PagesAreDistinctZeroAndChargedUpToTheBudget) {
     ASSERT_TRUE(pages.insert(p).second);
     ASSERT_LT(p, pool.page_end());
     ASSERT_TRUE(is_zero(pool.table().page(p), page_bytes));
+    ASSERT_FALSE(pool.table().info(p).dirty);
     spoil(p);
     ASSERT_LE(budget.used_bytes(), budget.limit_bytes());
   }
@@ -43,7 +58,7 @@ TEST_P(PagePoolTest, PagesAreDistinctZeroAndChargedUpToTheBudget) {
   // And again.
   std::size_t again = 0;
   for (PageId p = pool.take_page(); p != 0; p = pool.take_page(), ++again) {
-    ASSERT_TRUE(is_zero(pool.table().page(p), page_bytes));
+    ASSERT_TRUE(pool.table().info(p).dirty);
   }
   EXPECT_EQ(again, pages.size());
 }
@@ -71,13 +86,113 @@ TEST_P(PagePoolTest, HalvesOfFramesWaitForEachOther) {
   }
 }
 
-TEST_P(PagePoolTest, PageThatWaitsIsZeroedForItsNextUser) {
+TEST_P(PagePoolTest, PageThatWaitsIsDirtyForItsNextUser) {
   const PageId first = pool.take_page();
   pool.take_page();
+  EXPECT_FALSE(pool.table().info(first).dirty);
   spoil(first);
   pool.give_page(first);
   EXPECT_EQ(pool.take_page(), first);
-  EXPECT_TRUE(is_zero(pool.table().page(first), page_bytes));
+  EXPECT_TRUE(pool.table().info(first).dirty);
+}
+
+TEST_P(PagePoolTest, FreedRunStaysResidentForTheNextOne) {
+  const PageId run = pool.take_run(8);
+  spoil(run, 8);
+  pool.give_run(run, 8);
+  EXPECT_EQ(budget.used_bytes(), 0u);
+  EXPECT_EQ(budget.kept_bytes(), 8 / pool.pages_per_frame() * frame_cost());
+  EXPECT_EQ(pool.pages_idle(), 8u);
+  for (PageId p = run; p < run + 8; ++p) EXPECT_EQ(resident_parts(pool, p), page_bytes / 4096) << p;
+  // A shorter one lies in it, and a page, too.
+  const PageId shorter = pool.take_run(4);
+  EXPECT_GE(shorter, run);
+  EXPECT_LE(shorter + 4, run + 8);
+  const PageId page = pool.take_page();
+  EXPECT_GE(page, run);
+  EXPECT_LT(page, run + 8);
+  pool.give_run(shorter, 4);
+  pool.give_page(page);
+  EXPECT_EQ(pool.take_run(8), run);
+  EXPECT_EQ(budget.kept_bytes(), 0u);
+}
+
+TEST_P(PagePoolTest, KeptMemoryIsReturnedForARunElsewhere) {
+  // All of the budget is kept, in pieces with pages in use between them: the run lies on other addresses.
+  const PageId first = pool.take_run(24), wall = pool.take_run(2), second = pool.take_run(24);
+  ASSERT_NE(second, 0u);
+  spoil(first, 24);
+  spoil(second, 24);
+  pool.give_run(first, 24);
+  pool.give_run(second, 24);
+  const PageId run = pool.take_run(50);
+  ASSERT_NE(run, 0u);
+  EXPECT_LE(budget.used_bytes() + budget.kept_bytes(), budget.limit_bytes());
+  pool.give_run(wall, 2);
+}
+
+TEST_P(PagePoolTest, BudgetTakesWhatIsKept) {
+  const PageId run = pool.take_run(60);
+  spoil(run, 60);
+  pool.give_run(run, 60);
+  ASSERT_TRUE(budget.take(50 * mib));
+  EXPECT_LE(budget.used_bytes() + budget.kept_bytes(), budget.limit_bytes());
+  EXPECT_GT(budget.kept_bytes(), 0u) << "more was returned than needed";
+  std::size_t resident = 0;
+  for (PageId p = run; p < run + 60; ++p) resident += resident_parts(pool, p);
+  EXPECT_LE(resident * 4096, budget.kept_bytes());
+  budget.give_back(50 * mib);
+}
+
+TEST_P(PagePoolTest, TakingMoreThanThereIsReturnsNothing) {
+  pool.give_run(pool.take_run(20), 20);
+  const std::uint64_t kept = budget.kept_bytes();
+  EXPECT_FALSE(budget.take(65 * mib));
+  EXPECT_EQ(pool.take_run(70), 0u);
+  EXPECT_EQ(budget.kept_bytes(), kept);
+}
+
+TEST_P(PagePoolTest, ClaimAndLowerLimitTakeWhatIsKept) {
+  pool.give_run(pool.take_run(40), 40);
+  ASSERT_TRUE(budget.claim(40 * mib));
+  EXPECT_FALSE(budget.overdrawn());
+  budget.give_back(40 * mib);
+  ASSERT_NE(budget.kept_bytes(), 0u);
+  budget.set_limit(10 * mib);
+  EXPECT_LE(budget.kept_bytes(), 10 * mib);
+}
+
+TEST_P(PagePoolTest, NothingIsKeptWhileAClaimWaits) {
+  const PageId run = pool.take_run(40);
+  ASSERT_TRUE(budget.claim(40 * mib));
+  ASSERT_TRUE(budget.overdrawn());
+  pool.give_run(run, 40);
+  EXPECT_FALSE(budget.overdrawn());
+  budget.give_back(40 * mib);
+}
+
+TEST_P(PagePoolTest, OnlyWhatWasNotNeededIsReturnedAfterATime) {
+  std::uint32_t now_s = 100;
+  pool.return_unneeded(now_s);
+  const PageId run = pool.take_run(16);
+  spoil(run, 16);
+  pool.give_run(run, 16);
+  const std::uint64_t kept = budget.kept_bytes();
+  pool.return_unneeded(now_s += PagePool::kept_s);  // kept since a moment
+  EXPECT_EQ(budget.kept_bytes(), kept);
+  const PageId part = pool.take_run(4);
+  pool.give_run(part, 4);
+  pool.return_unneeded(now_s += PagePool::kept_s - 1);
+  EXPECT_EQ(budget.kept_bytes(), kept);
+  pool.return_unneeded(now_s += 1);
+  EXPECT_EQ(budget.kept_bytes(), 4 / pool.pages_per_frame() * frame_cost()) << "what was needed stays";
+  EXPECT_EQ(pool.take_run(4), part);
+  pool.give_run(part, 4);
+  pool.return_unneeded(now_s += PagePool::kept_s);
+  pool.return_unneeded(now_s += PagePool::kept_s);
+  EXPECT_EQ(budget.kept_bytes(), 0u);
+  EXPECT_EQ(pool.pages_idle(), 0u);
+  for (PageId p = run; p < run + 16; ++p) EXPECT_EQ(resident_parts(pool, p), 0u) << p;
 }
 
 TEST_P(PagePoolTest, PagesThatWaitAreForAClaimOnly) {
@@ -91,13 +206,12 @@ TEST_P(PagePoolTest, PagesThatWaitAreForAClaimOnly) {
   EXPECT_EQ(pool.take_page(), 1u);
 }
 
-TEST_P(PagePoolTest, RunsAreNeighboursZeroAndCharged) {
+TEST_P(PagePoolTest, RunsAreNeighboursAndCharged) {
   for (const std::uint32_t pages : {1u, 2u, 3u, 7u, 40u}) {
     const PageId first = pool.take_run(pages);
     ASSERT_NE(first, 0u);
     EXPECT_LE(first + pages, pool.page_end());
     EXPECT_GE(budget.used_bytes(), pages * page_bytes);
-    for (PageId p = first; p < first + pages; ++p) ASSERT_TRUE(is_zero(pool.table().page(p), page_bytes));
     spoil(first, pages);
     pool.give_run(first, pages);
     EXPECT_EQ(budget.used_bytes(), 0u) << pages;
@@ -126,10 +240,7 @@ TEST_P(PagePoolTest, RunsOfOddLengthLeaveNothingUnused) {
   std::vector<PageId> runs;
   for (PageId run = pool.take_run(3); run != 0; run = pool.take_run(3)) runs.push_back(run);
   EXPECT_EQ(runs.size(), fit);
-  for (const PageId run : runs) {
-    ASSERT_TRUE(is_zero(pool.table().page(run), 3 * page_bytes));
-    spoil(run, 3);
-  }
+  for (const PageId run : runs) spoil(run, 3);
   for (const PageId run : runs) pool.give_run(run, 3);
   EXPECT_EQ(budget.used_bytes(), 0u);
 }
@@ -153,7 +264,7 @@ TEST_P(PagePoolTest, RunsAreFoundHoweverPagesLie) {
   const PageId run = pool.take_run(30);
   ASSERT_NE(run, 0u);
   spoil(run, 30);
-  for (std::size_t i = 2; i < pages.size(); i += 4) EXPECT_TRUE(is_zero(pool.table().page(pages[i]), page_bytes));
+  for (std::size_t i = 2; i < pages.size(); i += 4) EXPECT_TRUE(is_as_told(pages[i]));
 }
 
 TEST_P(PagePoolTest, LonePageCompletesAFrame) {
@@ -180,7 +291,7 @@ TEST_P(PagePoolTest, ThreadsShareIt) {
           if (const PageId p = pool.take_run(pages); p != 0) {
             for (std::uint32_t k = 0; k < pages; ++k) {
               char* at = pool.table().page(p + k);
-              if (at[0] != 0 || at[page_bytes - 1] != 0) wrong = true;
+              if (!pool.table().info(p + k).dirty && (at[0] != 0 || at[page_bytes - 1] != 0)) wrong = true;
               at[0] = at[page_bytes - 1] = mark;
             }
             mine.emplace_back(p, pages);

@@ -479,6 +479,7 @@ void Engine::maintain() {
   if (index_->wants_growth()) grow_index();
   apply_reassign();
   balance_classes();
+  heap_->return_unneeded(clock_.now_s());
 }
 
 // Takes a page from the heap; or as many as give the budget room for `bytes`, which no worker takes meanwhile. False:
