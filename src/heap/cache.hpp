@@ -163,7 +163,7 @@ std::uint32_t Heap::visit_slots(PageId page, std::uint32_t first, std::uint32_t 
       return end == shape.slots_per_page ? 0 : end;
     }
     case PageState::huge_head:
-      visit(page_location(page));
+      visit(huge_location(page));
       return 0;
     case PageState::free:
     case PageState::emptied:

@@ -22,6 +22,7 @@ Heap::Heap(const HeapOptions& options, MemoryBudget& budget, EpochDomain& epochs
   }
   SlotShape huge{};
   huge.slots_per_page = 1;
+  huge.first_granule = large_first_granule;
   pages_[classes_.count()].init(table_, huge, huge_class);
   orphans_ = std::make_unique<Cache>(*this);
   if (options.probation) probation_ = std::make_unique<Probation>(budget, table_.page_limit, classes_.count());
@@ -123,7 +124,7 @@ void Heap::adopt(PageId page, SizeClass c, bool moved) noexcept {
 }
 
 Location Heap::allocate_huge(Cache& cache, std::uint64_t item_bytes) noexcept {
-  const auto pages = static_cast<std::uint32_t>((item_bytes + page_bytes - 1) / page_bytes);
+  const auto pages = static_cast<std::uint32_t>(run_pages_of(item_bytes));
   PageId first = pool_.take_run(pages);
   if (first == 0 && reclaim_sealed(cache) != 0) first = pool_.take_run(pages);
   if (first == 0 && scavenge(cache, huge_class)) first = pool_.take_run(pages);
@@ -132,7 +133,7 @@ Location Heap::allocate_huge(Cache& cache, std::uint64_t item_bytes) noexcept {
   PageInfo& info = table_.info(first);
   info.run_pages = pages;
   info.huge_value_bytes = 0;
-  const Location l = page_location(first);
+  const Location l = huge_location(first);
   Cache::count_allocated(cache.shelves_[huge_class], 1);
   hand_out(l, item_bytes);
   for (PageId p = first + 1; p < first + pages; ++p) table_.set_tag(p, PageState::huge_body, huge_class);

@@ -38,6 +38,7 @@ Heap::Swept Heap::sweep(SizeClass c, std::span<Location> victims, std::size_t sl
   // After a full turn from the first victim the hand would find it again.
   const std::uint64_t turn = pages.pages() * (c == huge_class ? 1 : classes_[c].slots_per_page);
   SlotShape shape{};
+  shape.first_granule = large_first_granule;  // of a huge item's page
   if (c != huge_class) shape = classes_[c];
 
   std::size_t found = 0;

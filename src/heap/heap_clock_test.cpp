@@ -186,7 +186,7 @@ TEST_F(TinyClassTest, TwoSlotsTakeTurns) {
 }
 
 struct HugeClockTest : ClockSweepTest {
-  HugeClockTest() : ClockSweepTest(3 * mib, 40) {}
+  HugeClockTest() : ClockSweepTest(3 * mib - large_first_bytes, 40) {}
 };
 
 TEST_F(HugeClockTest, HugeItemsTakeTurnsAndSecondChances) {

@@ -418,7 +418,7 @@ TEST_F(FrameMoveTest, ClaimIsPaidWhileOthersWantMemory) {
 }
 
 TEST_F(FrameMoveTest, HugeItemsAndClassesShareTheBudgetBothWays) {
-  std::vector<Location> huge = fill(3 * mib);
+  std::vector<Location> huge = fill(3 * mib - large_first_bytes);
   EXPECT_GT(huge.size(), 15u);
   const Heap::Donor donor = t.heap.pick_donor(t.heap.size_class(100));
   EXPECT_EQ(donor.page, 0u);  // only huge items: they must be evicted

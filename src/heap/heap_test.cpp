@@ -125,14 +125,15 @@ TEST(HeapDeathTest, UnpinWithoutPinIsCaught) {
 }
 
 TEST(Heap, ExhaustionIsAnAnswerAndFreeingHelps) {
-  for (const std::uint64_t bytes :
-       {std::uint64_t{32}, std::uint64_t{1'000}, std::uint64_t{60'000}, std::uint64_t{500'000}, mib}) {
+  for (const std::uint64_t bytes : {std::uint64_t{32}, std::uint64_t{1'000}, std::uint64_t{60'000},
+                                    std::uint64_t{500'000}, mib - large_first_bytes}) {
     TestHeap t(small_budget);
     TestWorker w(t);
     std::vector<Location> all;
     for (Location l = w.make(bytes); l != no_location; l = w.make(bytes)) all.push_back(l);
     EXPECT_LE(t.budget.used_bytes(), t.budget.limit_bytes());
-    const std::uint64_t per_page = bytes == mib ? 1 : t.heap.classes()[t.heap.size_class(bytes)].slots_per_page;
+    const std::uint64_t per_page =
+        bytes > SizeClasses::slot_bytes_max ? 1 : t.heap.classes()[t.heap.size_class(bytes)].slots_per_page;
     EXPECT_EQ(all.size(), 8 * per_page) << bytes;
     for (int i = 0; i < 10; ++i) EXPECT_EQ(w.allocate(bytes), no_location);
     w.retire(all.back());
@@ -221,7 +222,7 @@ TEST(Heap, HugeItemIsRetiredAtOnceInFull) {
   TestHeap t(64 * mib, {.item_bytes_max = 32 * mib});
   TestWorker w(t);
   w.epoch.enter();
-  w.retire(w.make(20 * mib));
+  w.retire(w.make(20 * mib - large_first_bytes));
   EXPECT_EQ(t.heap.retired_bytes(), 20 * mib);
   w.epoch.exit();
   EXPECT_EQ(w.reclaim(), 1u);

@@ -90,7 +90,7 @@ static_assert(FlushCas::width == cas_bits);
 
 struct FileHeader {
   static constexpr std::uint64_t magic_now = 0x0a196d65646e6154;  // "Tandem", then two bytes that are not text
-  static constexpr std::uint32_t version_now = 3;                 // 2: redo records; 3: time in nanoseconds
+  static constexpr std::uint32_t version_now = 4;  // 2: redo records; 3: time in nanoseconds; 4: where large items lie
   // spoiled: a write of it to the disk failed; unreadable: a read failed.
   enum State : std::uint64_t { in_use = 0x75, closed = 0xc105ed, spoiled = 0xbad, unreadable = 0xbadbad };
 

@@ -89,4 +89,14 @@ struct PageTable {
 TD_INLINE constexpr PageId page_of(Location l) noexcept { return l >> page_shift; }
 TD_INLINE constexpr Location page_location(PageId p) noexcept { return p << page_shift; }
 
+// Large items begin so far into their page. Processors copy at half speed where the source lies up to 16 bytes below
+// the destination modulo 4 KiB, and the kernel copies replies to the beginnings of its pages, behind the reply's line.
+inline constexpr std::uint32_t large_first_bytes = 64;
+inline constexpr std::uint32_t large_first_granule = large_first_bytes / granule_bytes;
+TD_INLINE constexpr Location huge_location(PageId first) noexcept { return page_location(first) + large_first_granule; }
+// Of the run of a huge item.
+constexpr std::uint64_t run_pages_of(std::uint64_t item_bytes) noexcept {
+  return (large_first_bytes + item_bytes + page_bytes - 1) / page_bytes;
+}
+
 }  // namespace tandem

@@ -154,7 +154,7 @@ void HeapRecovery::scan_slots(PageId page, SizeClass c) noexcept {
 }
 
 void HeapRecovery::scan_huge(PageId page) noexcept {
-  Item* const item = table_.item(page_location(page));
+  Item* const item = table_.item(huge_location(page));
   if (!make_resident(page, 1)) {
     no_room_.fetch_add(1, std::memory_order_relaxed);
     return;
@@ -169,7 +169,7 @@ void HeapRecovery::scan_huge(PageId page) noexcept {
   const std::uint64_t value_bytes = table_.saved_huge_value_bytes[page];
   const std::uint64_t total_bytes = item->value_offset() + value_bytes;
   // Pages beyond the item's last byte are freed: they were the rest of a slot for a larger item.
-  std::uint64_t pages = (total_bytes + page_bytes - 1) / page_bytes;
+  std::uint64_t pages = run_pages_of(total_bytes);
   bool whole = item->is_huge() && value_bytes <= item_bytes_limit && pages <= page_end_ - page;
   for (PageId p = page + 1; whole && p < page + pages; ++p) {
     whole = table_.tag(p) == tag::make(PageState::huge_body, huge_class);

@@ -92,7 +92,7 @@ void HeapRecovery::visit(PageId page, F f) const {
   constexpr std::uint32_t ahead_slots = 8;
   const Page& known = pages_[page];
   if (known.kind == Kind::huge) {
-    const Location l = page_location(page);
+    const Location l = huge_location(page);
     f(l, static_cast<const Item*>(table_.item(l)));
     return;
   }

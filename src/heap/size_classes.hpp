@@ -17,23 +17,27 @@ struct SlotShape {
   std::uint32_t slot_bytes;
   std::uint32_t slot_granules;
   std::uint32_t slots_per_page;
+  std::uint32_t first_granule;   // of the page's first slot
   std::uint32_t reciprocal;      // ceil(2^31 / slot_granules): division by multiplication
   std::uint32_t magazine_slots;  // in a cache's magazine; 0: slots too large to be cached; they pass one at a time
 
-  // The slot that starts `granule` granules into a page. Exact: granule < 2^15, so the error is below 2^-16 < 1 /
+  // The slot at `granule` granules into a page. Exact: granule < 2^15, so the error is below 2^-16 < 1 /
   // slot_granules.
   TD_INLINE std::uint32_t slot_at(std::uint32_t granule) const noexcept {
-    return static_cast<std::uint32_t>(std::uint64_t{granule} * reciprocal >> 31);
+    return static_cast<std::uint32_t>(std::uint64_t{granule - first_granule} * reciprocal >> 31);
   }
   TD_INLINE Location location(PageId page, std::uint32_t slot) const noexcept {
-    return page_location(page) + slot * slot_granules;
+    return page_location(page) + first_granule + slot * slot_granules;
   }
 };
 
 class SizeClasses {
  public:
   static constexpr std::uint32_t classes_max = 192;
-  static constexpr std::uint32_t slot_bytes_max = static_cast<std::uint32_t>(page_bytes / 2);
+  // Pages of so few slots, and fewer, keep large_first_bytes before the first one.
+  static constexpr std::uint32_t large_slots_max = 16;
+  static constexpr std::uint32_t slot_bytes_max =
+      static_cast<std::uint32_t>((page_bytes - large_first_bytes) / 2 / granule_bytes * granule_bytes);
   static constexpr std::uint32_t magazine_slots_max = 57;  // Magazine::slots_max
   static constexpr std::uint32_t magazine_bytes_max = 16 * 1024;
 

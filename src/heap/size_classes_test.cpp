@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <limits>
 #include <stdexcept>
+#include <string>
 
 namespace tandem {
 namespace {
@@ -22,9 +23,11 @@ TEST(SizeClasses, EveryShapeFitsItsPage) {
       previous = s.slot_bytes;
       EXPECT_EQ(s.slot_bytes % granule_bytes, 0u);
       EXPECT_EQ(s.slot_granules * granule_bytes, s.slot_bytes);
-      EXPECT_LE(std::uint64_t{s.slots_per_page} * s.slot_bytes, page_bytes);
-      EXPECT_LT(page_bytes - std::uint64_t{s.slots_per_page} * s.slot_bytes,
-                std::uint64_t{s.slots_per_page} * granule_bytes)
+      const std::uint64_t first_bytes = std::uint64_t{s.first_granule} * granule_bytes;
+      const std::uint64_t end = first_bytes + std::uint64_t{s.slots_per_page} * s.slot_bytes;
+      EXPECT_EQ(first_bytes, s.slots_per_page <= SizeClasses::large_slots_max ? large_first_bytes : 0u);
+      EXPECT_LE(end, page_bytes);
+      EXPECT_LT(page_bytes - end, std::uint64_t{s.slots_per_page} * granule_bytes)
           << "a slot of " << s.slot_bytes << " could be larger at no cost";
       EXPECT_LE(s.magazine_slots * s.slot_bytes, SizeClasses::magazine_bytes_max);
     }
@@ -48,6 +51,23 @@ TEST(SizeClasses, EachItemGetsTheSmallestSlotThatHoldsIt) {
   }
   EXPECT_EQ(classes.of(SizeClasses::slot_bytes_max + 1), huge_class);
   EXPECT_EQ(classes.of(std::uint64_t{1} << 40), huge_class);
+}
+
+// No value that is sent from its item lies up to 16 bytes below its place in the reply modulo 4 KiB, if the item is the
+// first of its page.
+TEST(SizeClasses, LargeValuesBeginBehindTheirPlaceInAReply) {
+  const SizeClasses classes(1.25, granule_bytes, item_bytes_max);
+  for (const std::uint64_t length : {100'000u, 262'144u, 500'000u, 524'288u, 1u << 20, 1u << 26}) {
+    for (const std::uint32_t flags : {0u, 4'294'967'295u}) {
+      const std::uint64_t whole = Item::total_bytes(flags, 5, length);
+      const SizeClass of = classes.of(whole);
+      const Location l = of == huge_class ? huge_location(7) : classes[of].location(7, 0);
+      const std::uint64_t value_at = l % page_granules * granule_bytes + whole - length;
+      const std::size_t line = ("VALUE key_5 " + std::to_string(flags) + " " + std::to_string(length) + "\r\n").size();
+      EXPECT_GE(value_at, line) << length;
+      EXPECT_LT(value_at, 4096 - 64) << length;
+    }
+  }
 }
 
 // With the factor f an item wastes less than 1 - 1/f of its slot (and a granule at the small end); where a page holds n

@@ -63,7 +63,8 @@ struct Original {
     TD_ASSERT(pread(file.fd, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
     // A huge item in place of single pages: the pages of runs are far away.
     const std::uint32_t head = 4;
-    Item* const item = reinterpret_cast<Item*>(bytes.data() + MemoryFile::pages_at + (head - 1) * page_bytes);
+    Item* const item =
+        reinterpret_cast<Item*>(bytes.data() + MemoryFile::pages_at + (head - 1) * page_bytes + large_first_bytes);
     item->set_fixed(word::CasLow::put(word::Huge::put(word::KeyBytes::put(0, 4), 1), 40));
     item->state_word = static_cast<std::uint64_t>(ItemState::live);
     std::memcpy(item->bytes() + sizeof(Item), "huge", 4);

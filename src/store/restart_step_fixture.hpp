@@ -69,7 +69,8 @@ class FileObserver {
       if (tag::state_of(tag_of(p)) != PageState::open) continue;
       const SlotShape& shape = classes_[tag::class_of(tag_of(p))];
       for (std::uint32_t slot = 0; slot < shape.slots_per_page; ++slot) {
-        const auto* const item = reinterpret_cast<const Item*>(page(p) + std::uint64_t{slot} * shape.slot_bytes);
+        const std::uint64_t at = std::uint64_t{shape.location(0, slot)} * granule_bytes;
+        const auto* const item = reinterpret_cast<const Item*>(page(p) + at);
         const std::uint64_t state = item->state_acquire();
         if (Item::state_of(state) != ItemState::live && !is_rewriting(state)) continue;
         add(state & ~(word::AccessS::mask | word::Accessed::mask | word::Fetched::mask));
