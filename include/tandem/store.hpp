@@ -88,7 +88,8 @@ enum class Action : std::uint8_t {
   compare_and_set,
   remove,
   increment,
-  decrement
+  decrement,
+  compare_and_remove  // removed, or exists: the item's cas is another one; miss
 };
 
 // Who sees to it that a read's item is the key's (Mega-KV 8.1: `get` and `getk`).
@@ -107,7 +108,7 @@ struct Request {
                                 // seconds, as in memcached)
   std::uint32_t flags = 0;      // a number kept with the item for the caller
   KeyCheck key_check = KeyCheck::store;  // get
-  std::uint64_t cas = 0;                 // compare_and_set: Reply::cas of the read
+  std::uint64_t cas = 0;                 // compare_and_set, compare_and_remove: Reply::cas of the read
   std::uint64_t delta = 1;               // increment (wraps at 2^64), decrement (stops at 0)
 };
 

@@ -80,6 +80,12 @@ typedef struct tandem_options {
   uint32_t ordered;             /* keep the keys in order, too, for scans; some 30 bytes of memory a key; 0 */
   uint32_t arrange;             /* with ordered: rewrite small items that are scanned often next to each other, in the
                                    background; 1 */
+  uint64_t gpu_value_bytes;     /* of each GPU's memory, for copies of small items; not with mega-kv; 0 */
+  const char* gpu;              /* NULL: "cuda"; or "sim": in software, to see that it works */
+  const char* preset;           /* what the GPUs do, or which index there is: NULL: "auto"; mirrored, mega-kv, cpu,
+                                   memcachedgpu, heterokv (docs/gpu.md of the source tree) */
+  uint32_t gpus;                /* that run a part of batches: 0, 1, 2, 4 or 8; several share the keys; 0 */
+  uint32_t reserved;            /* 0 */
 } tandem_options;
 
 /* A value read. Zero it before the first use; later reads reuse its memory. Free it with tandem_value_free(). */
@@ -101,7 +107,8 @@ enum {
   TANDEM_COMPARE_AND_SET = 7,
   TANDEM_REMOVE = 8,
   TANDEM_INCREMENT = 9,
-  TANDEM_DECREMENT = 10
+  TANDEM_DECREMENT = 10,
+  TANDEM_COMPARE_AND_REMOVE = 11 /* TANDEM_REMOVED, TANDEM_EXISTS: the item has changed since, TANDEM_MISS */
 };
 
 /* One operation of a batch. What an action does not need is ignored. */
@@ -113,7 +120,7 @@ typedef struct tandem_request {
   const char* value;
   size_t value_bytes;
   int64_t ttl_s;  /* seconds from now; 0: never; negative: at once; above 30 days: Unix time */
-  uint64_t cas;   /* TANDEM_COMPARE_AND_SET: that of the read */
+  uint64_t cas;   /* TANDEM_COMPARE_AND_SET, _REMOVE: that of the read */
   uint64_t delta; /* counters: increments wrap at 2^64, decrements stop at 0 */
 } tandem_request;
 
@@ -144,7 +151,9 @@ TANDEM_API const char* tandem_version(void);
 TANDEM_API void tandem_options_init(tandem_options* options, size_t struct_bytes);
 
 /* Opens a store. options: NULL for the defaults. NULL on failure. `error`, if error_bytes is not 0, gets the reason, or an
- * empty text on success; it may be NULL if error_bytes is 0. With a memory file it returns when every item can be read. */
+ * empty text on success; it may be NULL if error_bytes is 0. errno after a failure: EINVAL for bad options, ENOMEM, EIO
+ * for a memory file that is in use or cannot be used, ENODEV for GPUs that are not there, or that of a system call. With
+ * a memory file it returns when every item can be read. */
 TANDEM_API tandem_store* tandem_open(const tandem_options* options, char* error, size_t error_bytes);
 /* Closes it, and frees its memory. No thread may be inside a call. NULL is nothing. */
 TANDEM_API void tandem_close(tandem_store* store);
@@ -154,6 +163,11 @@ TANDEM_API void tandem_close(tandem_store* store);
 TANDEM_API tandem_code tandem_get(tandem_store* store, const char* key, size_t key_bytes, tandem_value* value);
 /* Frees what a value holds, and zeros it. */
 TANDEM_API void tandem_value_free(tandem_value* value);
+/* Reads an item into the caller's memory, with one copy. TANDEM_HIT: `out` has the value, and `reply`, if it is not NULL,
+ * its length, flags and cas; TANDEM_TOO_LARGE: the value has reply->value_bytes bytes, more than `capacity`, and nothing
+ * was copied; else as tandem_get(). reply->value is `out`. `out` may be NULL if capacity is 0. */
+TANDEM_API tandem_code tandem_get_into(tandem_store* store, const char* key, size_t key_bytes, void* out,
+                                       size_t capacity, tandem_reply* reply);
 
 /* What follows may also answer TANDEM_OUT_OF_MEMORY, TANDEM_BAD_KEY and TANDEM_TOO_MANY_THREADS. ttl_s: seconds from now;
  * 0: never; negative: at once; above 30 days: Unix time. flags: a number kept with the item. */
@@ -194,6 +208,32 @@ TANDEM_API tandem_code tandem_decrement(tandem_store* store, const char* key, si
  * all were run; TANDEM_BAD_REQUEST or TANDEM_TOO_MANY_THREADS, with nothing done; TANDEM_OUT_OF_MEMORY. */
 TANDEM_API tandem_code tandem_execute(tandem_store* store, const tandem_request* requests, size_t count,
                                       tandem_visitor visit, void* context);
+
+/* Keys that lie in an array: `count` of key_bytes bytes each. A stride is the distance from one to the next, in bytes;
+ * it may be negative. `bytes` is the first one's address. */
+typedef struct tandem_keys {
+  const void* bytes;
+  size_t key_bytes;
+  ptrdiff_t stride;
+  size_t count;
+} tandem_keys;
+
+/* Batches of rows: keys of one length, values of one length, in the caller's arrays, in order. TANDEM_HIT when all were
+ * run; TANDEM_BAD_KEY (key_bytes is not from 1 to 250) or TANDEM_TOO_MANY_THREADS, with nothing done;
+ * TANDEM_OUT_OF_MEMORY: perhaps some. The arrays must not overlap, but keys and values that are read may. An array of
+ * bytes for the results (`found`, `codes`) has one for each key, or is NULL.
+ *
+ * Copies the values of the keys to `values`. found: 0 no item, and the row stays as it is; 1 copied; 2 an item with a
+ * value of another length, and the row stays. hits: NULL, or how many were copied. */
+TANDEM_API tandem_code tandem_get_rows(tandem_store* store, const tandem_keys* keys, void* values, size_t value_bytes,
+                                       ptrdiff_t value_stride, uint8_t* found, size_t* hits);
+/* Stores them as tandem_set() does, with flags 0: of equal keys the last remains. codes: of each row. */
+TANDEM_API tandem_code tandem_set_rows(tandem_store* store, const tandem_keys* keys, const void* values,
+                                       size_t value_bytes, ptrdiff_t value_stride, int64_t ttl_s, uint8_t* codes);
+/* Removes them. found: 1 there was an item, else 0. */
+TANDEM_API tandem_code tandem_remove_rows(tandem_store* store, const tandem_keys* keys, uint8_t* found);
+/* Gives them another time to live. found: 1 there is an item, else 0. */
+TANDEM_API tandem_code tandem_touch_rows(tandem_store* store, const tandem_keys* keys, int64_t ttl_s, uint8_t* found);
 
 /* Visits every item; those that are stored or removed meanwhile may be visited. TANDEM_HIT when it is done,
  * TANDEM_OUT_OF_MEMORY, TANDEM_TOO_MANY_THREADS. */

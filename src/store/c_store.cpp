@@ -1,8 +1,11 @@
 // include/tandem/tandem.h over the embedded store: exceptions and C++ types never cross it.
+#include "store/c_store.hpp"
+
 #include <tandem/tandem.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -11,21 +14,15 @@
 #include <span>
 #include <stdexcept>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
-#include <tandem/store.hpp>
-
+#include "heap/memory_file.hpp"
 #include "index/scan.hpp"
-
-struct tandem_store {
-  explicit tandem_store(const tandem::Options& options) : store(options) {}
-  tandem::Store store;
-};
 
 namespace tandem {
 namespace {
 
-constexpr tandem_code c_code_of(Code code) { return static_cast<tandem_code>(code); }
 static_assert(c_code_of(Code::hit) == TANDEM_HIT && c_code_of(Code::miss) == TANDEM_MISS &&
               c_code_of(Code::stored) == TANDEM_STORED && c_code_of(Code::not_stored) == TANDEM_NOT_STORED &&
               c_code_of(Code::exists) == TANDEM_EXISTS && c_code_of(Code::removed) == TANDEM_REMOVED &&
@@ -38,32 +35,18 @@ static_assert(number_of(Action::get) == TANDEM_GET && number_of(Action::touch) =
               number_of(Action::prepend) == TANDEM_PREPEND &&
               number_of(Action::compare_and_set) == TANDEM_COMPARE_AND_SET &&
               number_of(Action::remove) == TANDEM_REMOVE && number_of(Action::increment) == TANDEM_INCREMENT &&
-              number_of(Action::decrement) == TANDEM_DECREMENT);
+              number_of(Action::decrement) == TANDEM_DECREMENT &&
+              number_of(Action::compare_and_remove) == TANDEM_COMPARE_AND_REMOVE);
 // The layouts that programs were compiled with. Changing them needs a new soname; the options may grow at their end.
-static_assert(offsetof(tandem_options, ordered) == 56 && sizeof(tandem_options) == 64 && sizeof(tandem_value) == 40 &&
+static_assert(offsetof(tandem_options, ordered) == 56 && sizeof(tandem_options) == 96 && sizeof(tandem_value) == 40 &&
               sizeof(tandem_request) == 64 && sizeof(tandem_reply) == 40 && sizeof(tandem_stats) == 96 &&
-              sizeof(tandem_range) == 40 && sizeof(tandem_scanned) == 272 && sizeof(tandem_range_scan) == 320);
+              sizeof(tandem_range) == 40 && sizeof(tandem_scanned) == 272 && sizeof(tandem_range_scan) == 320 &&
+              sizeof(tandem_keys) == 32);
 
 #define TANDEM_TEXT_OF(number) #number
 #define TANDEM_TEXT(number) TANDEM_TEXT_OF(number)
 static_assert(std::string_view(TANDEM_VERSION) == TANDEM_TEXT(TANDEM_VERSION_MAJOR) "." TANDEM_TEXT(
                                                       TANDEM_VERSION_MINOR) "." TANDEM_TEXT(TANDEM_VERSION_PATCH));
-
-std::string_view view(const char* bytes, std::size_t size) noexcept {
-  return size == 0 ? std::string_view() : std::string_view(bytes, size);
-}
-
-// Converts the exceptions that an open store can throw into a code.
-template <class F>
-tandem_code guarded(F&& f) noexcept {
-  try {
-    return f();
-  } catch (const std::bad_alloc&) {
-    return TANDEM_OUT_OF_MEMORY;
-  } catch (const std::exception&) {
-    return TANDEM_TOO_MANY_THREADS;
-  }
-}
 
 Request request_of(const tandem_request& r) noexcept {
   return {.action = static_cast<Action>(r.action),
@@ -168,7 +151,12 @@ tandem_options defaults() noexcept {
           .evict = o.evict,
           .huge_pages = o.huge_pages,
           .ordered = o.ordered,
-          .arrange = o.arrange};
+          .arrange = o.arrange,
+          .gpu_value_bytes = o.gpu_value_bytes,
+          .gpu = nullptr,
+          .preset = nullptr,
+          .gpus = o.gpus,
+          .reserved = 0};
 }
 
 tandem_options known_part(const tandem_options& given) {
@@ -184,6 +172,25 @@ tandem_options known_part(const tandem_options& given) {
   tandem_options known = defaults();
   std::memcpy(&known, &given, std::min(given.struct_bytes, sizeof known));
   return known;
+}
+
+Options options_of(const tandem_options& o) {
+  if (o.reserved != 0) throw std::invalid_argument("an option that this version of the library does not know is set");
+  Options options{.memory_bytes = o.memory_bytes,
+                  .item_bytes_max = o.item_bytes_max,
+                  .item_bytes_expected = o.item_bytes_expected,
+                  .threads_max = o.threads_max,
+                  .evict = o.evict != 0,
+                  .huge_pages = o.huge_pages != 0,
+                  .ordered = o.ordered != 0,
+                  .arrange = o.arrange != 0,
+                  .memory_file = o.memory_file != nullptr ? o.memory_file : "",
+                  .hash_seed = o.hash_seed,
+                  .gpus = o.gpus,
+                  .gpu_value_bytes = o.gpu_value_bytes};
+  if (o.gpu != nullptr) options.gpu = o.gpu;
+  if (o.preset != nullptr) options.preset = o.preset;
+  return options;
 }
 
 void say(char* error, std::size_t error_bytes, const char* what) noexcept {
@@ -231,22 +238,24 @@ void tandem_options_init(tandem_options* options, size_t struct_bytes) {
 }
 
 tandem_store* tandem_open(const tandem_options* options, char* error, size_t error_bytes) {
+  const auto failed = [&](int number, const char* what) {
+    say(error, error_bytes, what);
+    errno = number;
+    return nullptr;
+  };
   try {
     say(error, error_bytes, "");
-    const tandem_options o = options != nullptr ? known_part(*options) : defaults();
-    return new tandem_store({.memory_bytes = o.memory_bytes,
-                             .item_bytes_max = o.item_bytes_max,
-                             .item_bytes_expected = o.item_bytes_expected,
-                             .threads_max = o.threads_max,
-                             .evict = o.evict != 0,
-                             .huge_pages = o.huge_pages != 0,
-                             .ordered = o.ordered != 0,
-                             .arrange = o.arrange != 0,
-                             .memory_file = o.memory_file != nullptr ? o.memory_file : "",
-                             .hash_seed = o.hash_seed});
-  } catch (const std::exception& failure) {
-    say(error, error_bytes, failure.what());
-    return nullptr;
+    return new tandem_store(options_of(options != nullptr ? known_part(*options) : defaults()));
+  } catch (const std::invalid_argument& bad) {
+    return failed(EINVAL, bad.what());
+  } catch (const std::bad_alloc& none) {
+    return failed(ENOMEM, none.what());
+  } catch (const std::system_error& system) {
+    return failed(system.code().value(), system.what());
+  } catch (const MemoryFileError& file) {
+    return failed(EIO, file.what());
+  } catch (const std::exception& other) {
+    return failed(ENODEV, other.what());
   }
 }
 
@@ -340,7 +349,7 @@ tandem_code tandem_decrement(tandem_store* store, const char* key, size_t key_by
 
 tandem_code tandem_execute(tandem_store* store, const tandem_request* requests, size_t request_count,
                            tandem_visitor visit, void* context) {
-  const auto is_known = [](const tandem_request& r) { return r.action <= TANDEM_DECREMENT; };
+  const auto is_known = [](const tandem_request& r) { return r.action <= TANDEM_COMPARE_AND_REMOVE; };
   if (!std::all_of(requests, requests + request_count, is_known)) return TANDEM_BAD_REQUEST;
   return guarded([&] {
     constexpr std::size_t at_once = 256;  // on the stack

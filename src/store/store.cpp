@@ -121,6 +121,11 @@ void fill(Query& q, const Request& request, const Clock& clock) noexcept {
       return;
     case Action::remove:
       return fill_common(q, request.key, Opcode::remove);
+    case Action::compare_and_remove:
+      fill_common(q, request.key, Opcode::remove);
+      q.options = option::compare_cas;
+      q.cas = request.cas;
+      return;
     case Action::increment:
       return arithmetic(0);
     case Action::decrement:

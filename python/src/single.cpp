@@ -1,0 +1,307 @@
+// Calls for one key: they keep the interpreter's lock, but for long values.
+#include <array>
+#include <charconv>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "store.hpp"
+
+namespace tandem::python {
+namespace {
+
+constexpr std::size_t short_value = 2048;
+
+[[noreturn]] void raise_missing(nb::handle key) {
+  PyErr_SetObject(PyExc_KeyError, key.ptr());
+  raise_set();
+}
+
+// The value as bytes, or an invalid object if there is none. One copy for a long value; none of it is made by a visitor.
+nb::object read(Store& s, std::string_view key, tandem_reply& reply) {
+  tandem_store* const store = s.open();
+  char bytes[short_value];
+  tandem_code code = tandem_get_into(store, key.data(), key.size(), bytes, sizeof bytes, &reply);
+  if (code == TANDEM_HIT) {
+    return nb::steal(PyBytes_FromStringAndSize(bytes, static_cast<Py_ssize_t>(reply.value_bytes)));
+  }
+  while (code == TANDEM_TOO_LARGE) {
+    const std::size_t size = reply.value_bytes;
+    nb::object value = nb::steal(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
+    if (!value.is_valid()) raise_set();
+    char* const to = PyBytes_AsString(value.ptr());
+    {
+      const Store::LetGo let_go(s, size >= bytes_to_let_go);
+      code = tandem_get_into(store, key.data(), key.size(), to, size, &reply);
+    }
+    if (code == TANDEM_HIT && reply.value_bytes == size) return value;
+    if (code == TANDEM_HIT) {
+      return nb::steal(PyBytes_FromStringAndSize(to, static_cast<Py_ssize_t>(reply.value_bytes)));
+    }
+    if (code == TANDEM_TOO_LARGE) s.open();  // it may have been closed meanwhile
+  }
+  if (code == TANDEM_MISS) return {};
+  raise_code(code);
+}
+
+nb::object get(Store& s, nb::handle key, nb::handle otherwise) {
+  tandem_reply reply;
+  nb::object value = read(s, key_of(key), reply);
+  return value.is_valid() ? value : nb::borrow(otherwise);
+}
+
+nb::object get_item(Store& s, nb::handle key) {
+  tandem_reply reply;
+  nb::object value = read(s, key_of(key), reply);
+  if (!value.is_valid()) raise_missing(key);
+  return value;
+}
+
+nb::object gets(Store& s, nb::handle key) {
+  tandem_reply reply;
+  const nb::object value = read(s, key_of(key), reply);
+  return value.is_valid() ? nb::handle(types().item)(value, reply.flags, reply.cas) : nb::none();
+}
+
+bool contains(Store& s, nb::handle key) {
+  const std::string_view wanted = key_of(key);
+  const tandem_code code = tandem_get_into(s.open(), wanted.data(), wanted.size(), nullptr, 0, nullptr);
+  if (code != TANDEM_HIT && code != TANDEM_TOO_LARGE && code != TANDEM_MISS) raise_code(code);
+  return code != TANDEM_MISS;
+}
+
+// A write of a value. call(store, key, value).
+template <class Call>
+tandem_code write(Store& s, nb::handle key, nb::handle value, Call call) {
+  const std::string_view to = key_of(key);
+  const Bytes bytes(value);
+  tandem_store* const store = s.open();
+  tandem_code code = 0;
+  {
+    const Store::LetGo let_go(s, bytes.size() >= bytes_to_let_go);
+    code = call(store, to, std::string_view(bytes.data(), bytes.size()));
+  }
+  if (code != TANDEM_STORED && code != TANDEM_NOT_STORED && code != TANDEM_EXISTS && code != TANDEM_MISS) {
+    raise_code(code, bytes.size());
+  }
+  return code;
+}
+
+using Store3 = tandem_code (*)(tandem_store*, const char*, std::size_t, const char*, std::size_t, std::int64_t,
+                               std::uint32_t);
+bool store_value(Store& s, nb::handle key, nb::handle value, nb::handle ttl, std::uint32_t flags, Store3 call) {
+  const std::int64_t ttl_s = ttl_of(ttl);
+  return write(s, key, value, [&](tandem_store* store, std::string_view k, std::string_view v) {
+           return call(store, k.data(), k.size(), v.data(), v.size(), ttl_s, flags);
+         }) == TANDEM_STORED;
+}
+
+using Concatenate = tandem_code (*)(tandem_store*, const char*, std::size_t, const char*, std::size_t);
+template <Concatenate call>
+bool concatenate(Store& s, nb::handle key, nb::handle value) {
+  return write(s, key, value, [](tandem_store* store, std::string_view k, std::string_view v) {
+           return call(store, k.data(), k.size(), v.data(), v.size());
+         }) == TANDEM_STORED;
+}
+
+bool compare_and_set(Store& s, nb::handle key, nb::handle value, std::uint64_t cas, nb::handle ttl,
+                     std::uint32_t flags) {
+  const std::int64_t ttl_s = ttl_of(ttl);
+  return write(s, key, value, [&](tandem_store* store, std::string_view k, std::string_view v) {
+           return tandem_compare_and_set(store, k.data(), k.size(), v.data(), v.size(), cas, ttl_s, flags);
+         }) == TANDEM_STORED;
+}
+
+bool remove(Store& s, nb::handle key) {
+  const std::string_view from = key_of(key);
+  const tandem_code code = tandem_remove(s.open(), from.data(), from.size());
+  if (code != TANDEM_REMOVED && code != TANDEM_MISS) raise_code(code);
+  return code == TANDEM_REMOVED;
+}
+
+bool touch(Store& s, nb::handle key, nb::handle ttl) {
+  const std::string_view of = key_of(key);
+  const tandem_code code = tandem_touch(s.open(), of.data(), of.size(), ttl_of(ttl));
+  if (code != TANDEM_HIT && code != TANDEM_MISS) raise_code(code);
+  return code == TANDEM_HIT;
+}
+
+void see_code(void* to, std::size_t, const tandem_reply* reply) { *static_cast<tandem_code*>(to) = reply->code; }
+
+// Removes the value that was read, and no later one.
+nb::object pop(Store& s, nb::handle key, nb::handle otherwise) {
+  const std::string_view from = key_of(key);
+  for (;;) {
+    tandem_reply reply;
+    nb::object value = read(s, from, reply);
+    if (!value.is_valid()) {
+      if (otherwise.is_valid() && otherwise.ptr() != types().error) return nb::borrow(otherwise);
+      raise_missing(key);
+    }
+    tandem_request request{};
+    request.action = TANDEM_COMPARE_AND_REMOVE;
+    request.key = from.data();
+    request.key_bytes = from.size();
+    request.cas = reply.cas;
+    tandem_code code = TANDEM_OUT_OF_MEMORY;
+    const tandem_code ran = tandem_execute(s.open(), &request, 1, see_code, &code);
+    if (ran != TANDEM_HIT) raise_code(ran);
+    if (code == TANDEM_REMOVED) return value;
+    if (code != TANDEM_EXISTS && code != TANDEM_MISS) raise_code(code);
+  }
+}
+
+nb::object set_default(Store& s, nb::handle key, nb::handle value) {
+  for (;;) {
+    tandem_reply reply;
+    nb::object there = read(s, key_of(key), reply);
+    if (there.is_valid()) return there;
+    if (store_value(s, key, value, nb::none(), 0, tandem_add)) {
+      const Bytes bytes(value);
+      return nb::steal(PyBytes_FromStringAndSize(bytes.data(), static_cast<Py_ssize_t>(bytes.size())));
+    }
+  }
+}
+
+// A number of 64 bits without a sign.
+std::uint64_t number_of(nb::handle number, const char* what) {
+  if (!PyLong_Check(number.ptr()))
+    raise(PyExc_TypeError, "%s is an int, not %U", what, name_of_type(number).ptr());
+  const unsigned long long value = PyLong_AsUnsignedLongLong(number.ptr());
+  if (PyErr_Occurred() != nullptr) {
+    PyErr_Clear();
+    raise(PyExc_ValueError, "%s is out of range", what);
+  }
+  return value;
+}
+
+nb::object increment(Store& s, nb::handle key, nb::handle by, nb::handle initial, nb::handle ttl) {
+  const std::string_view of = key_of(key);
+  const nb::object zero = nb::int_(0);
+  const bool is_down = PyLong_Check(by.ptr()) && PyObject_RichCompareBool(by.ptr(), zero.ptr(), Py_LT) == 1;
+  const std::uint64_t delta = number_of(is_down ? -nb::borrow(by) : nb::borrow(by), "by");
+  const std::int64_t ttl_s = ttl_of(ttl);
+  const std::uint64_t first = initial.is_none() ? 0 : number_of(initial, "initial");
+  for (;;) {
+    std::uint64_t number = 0;
+    const tandem_code code = (is_down ? tandem_decrement : tandem_increment)(s.open(), of.data(), of.size(), delta, &number);
+    if (code == TANDEM_HIT) return nb::int_(number);
+    if (code != TANDEM_MISS) raise_code(code);
+    if (initial.is_none()) raise_missing(key);
+    std::array<char, 24> text;
+    const char* const end = std::to_chars(text.begin(), text.end(), first).ptr;
+    const tandem_code added = tandem_add(s.open(), of.data(), of.size(), text.data(),
+                                         static_cast<std::size_t>(end - text.data()), ttl_s, 0);
+    if (added == TANDEM_STORED) return nb::int_(first);
+    if (added != TANDEM_NOT_STORED) raise_code(added);
+  }
+}
+
+nb::object get_into(Store& s, nb::handle key, nb::handle out) {
+  const std::string_view of = key_of(key);
+  const Array to(out, "out", Array::Access::write);
+  if (to.shape.empty() ? false : to.stride() != static_cast<std::ptrdiff_t>(to.row_bytes()) && to.shape[0] > 1) {
+    raise(PyExc_ValueError, "out is not contiguous");
+  }
+  const std::size_t capacity = to.row_bytes() * (to.shape.empty() ? 1 : to.length());
+  tandem_store* const store = s.open();
+  tandem_reply reply{};
+  tandem_code code = 0;
+  {
+    const Store::LetGo let_go(s, capacity >= bytes_to_let_go);
+    code = tandem_get_into(store, of.data(), of.size(), to.data, capacity, &reply);
+  }
+  if (code == TANDEM_HIT) return nb::int_(reply.value_bytes);
+  if (code == TANDEM_MISS) return nb::none();
+  if (code == TANDEM_TOO_LARGE) {
+    raise(PyExc_ValueError, "out has %zu bytes, and the value %zu", capacity, reply.value_bytes);
+  }
+  raise_code(code);
+}
+
+#define TANDEM_KEY "key: str | bytes"
+#define TANDEM_VALUE "value: collections.abc.Buffer"
+#define TANDEM_TTL "ttl: float | datetime.timedelta | None = None"
+
+void define_reads(nb::class_<Store>& type) {
+  type.def("get", &get, nb::arg("key"), nb::arg("default") = nb::none(),
+           nb::sig("def get(self, key: str | bytes, default: typing.Any = None) -> typing.Any"),
+           "The value, or `default`.")
+      .def("__getitem__", &get_item, nb::arg("key"), nb::sig("def __getitem__(self, " TANDEM_KEY ", /) -> bytes"))
+      .def("__contains__", &contains, nb::arg("key"), nb::sig("def __contains__(self, key: object, /) -> bool"))
+      .def("gets", &gets, nb::arg("key"),
+           nb::sig("def gets(self, " TANDEM_KEY ") -> tandem._types.Item | None"),
+           "The value with its flags and cas, or None.")
+      .def("get_into", &get_into, nb::arg("key"), nb::arg("out"),
+           nb::sig("def get_into(self, " TANDEM_KEY ", out: collections.abc.Buffer) -> int | None"),
+           "Copies the value to the start of `out`, once, and returns its length; None if there is none. ValueError if "
+           "`out` is shorter: nothing is copied then.");
+}
+
+void define_writes(nb::class_<Store>& type) {
+#define TANDEM_STORES(name, call, result, text)                                                                       \
+  def(                                                                                                                \
+      name,                                                                                                           \
+      [](Store& s, nb::handle key, nb::handle value, nb::handle ttl, std::uint32_t flags) {                           \
+        return store_value(s, key, value, ttl, flags, call);                                                          \
+      },                                                                                                              \
+      nb::arg("key"), nb::arg("value"), nb::arg("ttl") = nb::none(), nb::kw_only(), nb::arg("flags") = 0,             \
+      nb::sig("def " name "(self, " TANDEM_KEY ", " TANDEM_VALUE ", " TANDEM_TTL ", *, flags: int = 0) -> " result), \
+      text)
+  type.def(
+          "set",
+          [](Store& s, nb::handle key, nb::handle value, nb::handle ttl, std::uint32_t flags) {
+            store_value(s, key, value, ttl, flags, tandem_set);
+          },
+          nb::arg("key"), nb::arg("value"), nb::arg("ttl") = nb::none(), nb::kw_only(), nb::arg("flags") = 0,
+          nb::sig("def set(self, " TANDEM_KEY ", " TANDEM_VALUE ", " TANDEM_TTL ", *, flags: int = 0) -> None"),
+          "Stores the value. ttl: seconds from now, rounded up; None: it does not expire.")
+      .TANDEM_STORES("add", tandem_add, "bool", "Stores the value if there is none. Whether it did.")
+      .TANDEM_STORES("replace", tandem_replace, "bool", "Stores the value if there is one. Whether it did.")
+      .def("__setitem__", [](Store& s, nb::handle key, nb::handle value) {
+        store_value(s, key, value, nb::none(), 0, tandem_set);
+      }, nb::sig("def __setitem__(self, " TANDEM_KEY ", " TANDEM_VALUE ", /) -> None"))
+      .def("append", &concatenate<tandem_append>, nb::arg("key"), nb::arg("value"),
+           nb::sig("def append(self, " TANDEM_KEY ", " TANDEM_VALUE ") -> bool"),
+           "Adds to the end of a value; its flags and ttl stay. False if there is none.")
+      .def("prepend", &concatenate<tandem_prepend>, nb::arg("key"), nb::arg("value"),
+           nb::sig("def prepend(self, " TANDEM_KEY ", " TANDEM_VALUE ") -> bool"), "The same in front of it.")
+      .def("cas", &compare_and_set, nb::arg("key"), nb::arg("value"), nb::arg("cas"), nb::arg("ttl") = nb::none(),
+           nb::kw_only(), nb::arg("flags") = 0,
+           nb::sig("def cas(self, " TANDEM_KEY ", " TANDEM_VALUE ", cas: int, " TANDEM_TTL
+                   ", *, flags: int = 0) -> bool"),
+           "Stores the value if the item is still the one that `gets` returned with this `cas`. Whether it did.")
+      .def("incr", &increment, nb::arg("key"), nb::arg("by") = 1, nb::arg("initial") = nb::none(),
+           nb::arg("ttl") = nb::none(),
+           nb::sig("def incr(self, " TANDEM_KEY ", by: int = 1, initial: int | None = None, " TANDEM_TTL ") -> int"),
+           "Adds to a decimal number of 64 bits, and returns the new one: above it wraps, below 0 it stops. Without a "
+           "value it stores and returns `initial`, with that ttl; KeyError if that is None.");
+#undef TANDEM_STORES
+}
+
+void define_removals(nb::class_<Store>& type) {
+  type.def("delete", &remove, nb::arg("key"), nb::sig("def delete(self, " TANDEM_KEY ") -> bool"),
+           "Removes the item. Whether there was one.")
+      .def("__delitem__", [](Store& s, nb::handle key) {
+        if (!remove(s, key)) raise_missing(key);
+      }, nb::sig("def __delitem__(self, " TANDEM_KEY ", /) -> None"))
+      .def("touch", &touch, nb::arg("key"), nb::arg("ttl").none(),
+           nb::sig("def touch(self, " TANDEM_KEY ", ttl: float | datetime.timedelta | None) -> bool"),
+           "Gives the item another ttl; None: it does not expire. Whether there is one.")
+      .def("pop", &pop, nb::arg("key"), nb::arg("default").none() = nb::handle(types().error),
+           nb::sig("def pop(self, key: str | bytes, default: typing.Any = ...) -> typing.Any"),
+           "Removes the item and returns its value, both at once; without one `default`, or KeyError.")
+      .def("setdefault", &set_default, nb::arg("key"), nb::arg("default"),
+           nb::sig("def setdefault(self, key: str | bytes, default: collections.abc.Buffer) -> bytes"),
+           "The value; `default`, which is stored, if there is none.");
+}
+
+}  // namespace
+
+void define_single(nb::class_<Store>& type) {
+  define_reads(type);
+  define_writes(type);
+  define_removals(type);
+}
+
+}  // namespace tandem::python
