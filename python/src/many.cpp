@@ -147,8 +147,8 @@ void define_many(nb::module_&, nb::class_<Store>& type) {
            nb::sig("def get_many(self, keys: collections.abc.Iterable[_Key]) -> dict[_Key, bytes]"),
            "The values of the keys that have one, by the keys as given.")
       .def("set_many", &set_many, nb::arg("items"), nb::arg("ttl") = nb::none(),
-           nb::sig("def set_many(self, items: collections.abc.Mapping[_Key, collections.abc.Buffer] | "
-                   "collections.abc.Iterable[tuple[_Key, collections.abc.Buffer]], "
+           nb::sig("def set_many(self, items: collections.abc.Mapping[_Key, typing_extensions.Buffer] | "
+                   "collections.abc.Iterable[tuple[_Key, typing_extensions.Buffer]], "
                    "ttl: float | datetime.timedelta | None = None) -> list[_Key]"),
            "Stores the values, in order, and returns the keys that were not stored: too large, or no room.")
       .def("delete_many", &delete_many, nb::arg("keys"),

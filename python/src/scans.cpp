@@ -166,11 +166,11 @@ nb::object scan(nb::handle self, nb::handle prefix, nb::handle start, nb::handle
 void define_scans(nb::module_& module, nb::class_<Store>& type) {
   const auto itself = [](nb::handle self) { return nb::borrow(self); };
   nb::class_<KeyIterator>(module, "_KeyIterator", nb::sig("class _KeyIterator(collections.abc.Iterator[bytes])"))
-      .def("__iter__", itself, nb::sig("def __iter__(self) -> typing.Self"))
+      .def("__iter__", itself, nb::sig("def __iter__(self) -> typing_extensions.Self"))
       .def("__next__", &KeyIterator::next, nb::sig("def __next__(self) -> bytes"));
   nb::class_<ItemIterator>(module, "_ItemIterator",
                            nb::sig("class _ItemIterator(collections.abc.Iterator[tuple[bytes, bytes]])"))
-      .def("__iter__", itself, nb::sig("def __iter__(self) -> typing.Self"))
+      .def("__iter__", itself, nb::sig("def __iter__(self) -> typing_extensions.Self"))
       .def("__next__", &ItemIterator::next, nb::sig("def __next__(self) -> tuple[bytes, bytes]"));
   type.def("__iter__", &iterate, nb::sig("def __iter__(self) -> collections.abc.Iterator[bytes]"),
            "The keys that the store has now. Items may be evicted or expire before they are reached.")

@@ -220,7 +220,7 @@ nb::object get_into(Store& s, nb::handle key, nb::handle out) {
 }
 
 #define TANDEM_KEY "key: str | bytes"
-#define TANDEM_VALUE "value: collections.abc.Buffer"
+#define TANDEM_VALUE "value: typing_extensions.Buffer"
 #define TANDEM_TTL "ttl: float | datetime.timedelta | None = None"
 
 void define_reads(nb::class_<Store>& type) {
@@ -233,7 +233,7 @@ void define_reads(nb::class_<Store>& type) {
            nb::sig("def gets(self, " TANDEM_KEY ") -> tandem._types.Item | None"),
            "The value with its flags and cas, or None.")
       .def("get_into", &get_into, nb::arg("key"), nb::arg("out"),
-           nb::sig("def get_into(self, " TANDEM_KEY ", out: collections.abc.Buffer) -> int | None"),
+           nb::sig("def get_into(self, " TANDEM_KEY ", out: typing_extensions.Buffer) -> int | None"),
            "Copies the value to the start of `out`, once, and returns its length; None if there is none. ValueError if "
            "`out` is shorter: nothing is copied then.");
 }
@@ -292,7 +292,7 @@ void define_removals(nb::class_<Store>& type) {
            nb::sig("def pop(self, key: str | bytes, default: typing.Any = ...) -> typing.Any"),
            "Removes the item and returns its value, both at once; without one `default`, or KeyError.")
       .def("setdefault", &set_default, nb::arg("key"), nb::arg("default"),
-           nb::sig("def setdefault(self, key: str | bytes, default: collections.abc.Buffer) -> bytes"),
+           nb::sig("def setdefault(self, key: str | bytes, default: typing_extensions.Buffer) -> bytes"),
            "The value; `default`, which is stored, if there is none.");
 }
 

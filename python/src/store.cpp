@@ -204,7 +204,7 @@ void define_opening(nb::class_<Store>& type) {
            "Closes the store and frees its memory. It waits for batches that other threads are in; every later call "
            "raises `Closed`. Closing again is nothing.")
       .def_prop_ro("closed", &Store::is_closed, nb::sig("def closed(self) -> bool"), "Whether `close` was called.")
-      .def("__enter__", [](nb::handle self) { return nb::borrow(self); }, nb::sig("def __enter__(self) -> typing.Self"))
+      .def("__enter__", [](nb::handle self) { return nb::borrow(self); }, nb::sig("def __enter__(self) -> typing_extensions.Self"))
       .def("__exit__", [](Store& s, nb::handle, nb::handle, nb::handle) { s.close(for_ever); },
            nb::arg("kind").none(), nb::arg("error").none(), nb::arg("trace").none(),
            nb::sig("def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, "

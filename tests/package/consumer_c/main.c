@@ -108,7 +108,7 @@ static void batches(tandem_store* store) {
   CHECK(tandem_execute(store, requests, count, see, &seen) == TANDEM_HIT);
   CHECK(seen.count == count && seen.bytes == (size_t)5 * count && seen.codes[0] == TANDEM_HIT);
 
-  requests[1].action = 11;
+  requests[1].action = 12;
   memset(&seen, 0, sizeof seen);
   CHECK(tandem_execute(store, requests, 2, see, &seen) == TANDEM_BAD_REQUEST && seen.count == 0);
   CHECK(tandem_execute(store, NULL, 0, see, &seen) == TANDEM_HIT && seen.count == 0);
@@ -120,6 +120,37 @@ static void batches(tandem_store* store) {
   tandem_clear(store);
   memset(&seen, 0, sizeof seen);
   CHECK(tandem_for_each(store, see_item, &seen) == TANDEM_HIT && seen.count == 0);
+}
+
+static void rows(tandem_store* store) {
+  struct row {
+    uint32_t key, value;
+  };
+  static struct row all[600], read[600];
+  uint8_t codes[600];
+  tandem_reply reply;
+  tandem_keys keys;
+  size_t i, hits = 0;
+  uint32_t out = 0;
+  for (i = 0; i < 600; ++i) {
+    all[i].key = read[i].key = (uint32_t)i;
+    all[i].value = (uint32_t)(3 * i);
+  }
+  keys.bytes = &all[0].key;
+  keys.key_bytes = 4;
+  keys.stride = sizeof all[0];
+  keys.count = 600;
+  CHECK(tandem_set_rows(store, &keys, &all[0].value, 4, sizeof all[0], 60, codes) == TANDEM_HIT);
+  CHECK(codes[0] == TANDEM_STORED && codes[599] == TANDEM_STORED);
+  CHECK(tandem_get_rows(store, &keys, &read[0].value, 4, sizeof read[0], codes, &hits) == TANDEM_HIT);
+  CHECK(hits == 600 && codes[7] == 1 && memcmp(all, read, sizeof all) == 0);
+  CHECK(tandem_get_into(store, (const char*)&all[7].key, 4, &out, sizeof out, &reply) == TANDEM_HIT);
+  CHECK(out == 21 && reply.value_bytes == 4 && reply.value == (const char*)&out);
+  CHECK(tandem_touch_rows(store, &keys, 100, codes) == TANDEM_HIT && codes[599] == 1);
+  CHECK(tandem_remove_rows(store, &keys, codes) == TANDEM_HIT && codes[599] == 1);
+  CHECK(tandem_touch_rows(store, &keys, 0, codes) == TANDEM_HIT && codes[599] == 0);
+  keys.key_bytes = 251;
+  CHECK(tandem_remove_rows(store, &keys, NULL) == TANDEM_BAD_KEY);
 }
 
 struct scan {
@@ -339,6 +370,7 @@ int main(void) {
   if (!CHECK(store != NULL && error[0] == 0)) return 1;
   values(store);
   batches(store);
+  rows(store);
   scans();
   tandem_close(store);
   tandem_close(NULL);
