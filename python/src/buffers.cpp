@@ -121,8 +121,17 @@ bool Array::take_buffer(PyObject* object, Access access) {
   if (has_objects(format)) refuse(PyExc_TypeError, "%s is an array of objects");
   data = static_cast<char*>(view.buf);
   item_bytes = static_cast<std::size_t>(view.itemsize);
-  shape.assign(view.shape, view.shape + view.ndim);
-  strides.assign(view.strides, view.strides + view.ndim);
+  if (view.shape != nullptr) {
+    shape.assign(view.shape, view.shape + view.ndim);
+  } else if (view.ndim != 0) {
+    shape.assign(1, view.itemsize != 0 ? view.len / view.itemsize : 0);
+  }
+  if (view.strides != nullptr) {
+    strides.assign(view.strides, view.strides + view.ndim);
+  } else {  // without gaps, as ctypes leaves it
+    strides.assign(shape.size(), view.itemsize);
+    for (std::size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * shape[i];
+  }
   take_format(format);
   return true;
 }

@@ -153,7 +153,10 @@ class Store(MutableMapping[str | bytes, bytes]):
         """What the store holds and has done."""
 
     def __len__(self) -> int:
-        """How many items there are, with those that have expired and whose memory was not taken back."""
+        """
+        How many items there are. Above 65,536 they are not counted: those that have expired or were cleared belong to
+        it until their memory is taken back.
+        """
 
     def clear(self) -> None:
         """Removes every item."""
