@@ -92,8 +92,9 @@ TEST_F(CRows, RowsMayLieAnywhere) {
   }
   // From the last to the first, between other fields.
   const tandem_keys down{&pairs.back().key, 8, -static_cast<std::ptrdiff_t>(sizeof(Pair)), pairs.size()};
-  ASSERT_EQ(tandem_set_rows(store, &down, pairs.back().value, 8, -static_cast<std::ptrdiff_t>(sizeof(Pair)), 0, nullptr),
-            TANDEM_HIT);
+  ASSERT_EQ(
+      tandem_set_rows(store, &down, pairs.back().value, 8, -static_cast<std::ptrdiff_t>(sizeof(Pair)), 0, nullptr),
+      TANDEM_HIT);
   std::vector<std::array<char, 8>> read(pairs.size());
   const tandem_keys up{&pairs.front().key, 8, sizeof(Pair), pairs.size()};
   ASSERT_EQ(tandem_get_rows(store, &up, read.back().data(), 8, -8, nullptr, nullptr), TANDEM_HIT);
