@@ -230,7 +230,7 @@ try:
 except ImportError:
     import _interpreters as interpreters
 import tandem
-other = interpreters.create("legacy") if "config" in (interpreters.create.__doc__ or "config") else interpreters.create()
+other = interpreters.create()
 failed = interpreters.run_string(other, '''
 try:
     import tandem

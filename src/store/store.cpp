@@ -120,10 +120,9 @@ void fill(Query& q, const Request& request, const Clock& clock) noexcept {
       q.cas = request.cas;
       return;
     case Action::remove:
-      return fill_common(q, request.key, Opcode::remove);
     case Action::compare_and_remove:
       fill_common(q, request.key, Opcode::remove);
-      q.options = option::compare_cas;
+      if (request.action == Action::compare_and_remove) q.options = option::compare_cas;
       q.cas = request.cas;
       return;
     case Action::increment:
@@ -343,8 +342,7 @@ struct Session::Impl final : ResponseWriter {
   void* visitor = nullptr;
   std::unique_ptr<Reply[]> replies{new Reply[strip_queries_max]};
   std::unique_ptr<char[]> copies{new char[strip_queries_max * copied_bytes_max]};
-  // Index in the caller's array of a batch's first query: of the batch being answered, of those in flight, of the next
-  // one.
+  // Index in the caller's array of a batch's first query: of that being answered, of those in flight, of the next.
   std::size_t offset = 0, filled = 0;
   std::size_t general_queries = batch_queries;  // of a batch behind what the lane took
   std::array<std::size_t, Runner::flights_default> offsets{};
@@ -404,7 +402,6 @@ Scanned Session::scan_erased(const KeyRange& range, std::size_t limit, ErasedIte
 void Session::scan_batch_erased(std::span<RangeScan> scans, ErasedBatchVisitor visit, void* visitor) {
   scan_batch_copied(*impl_->context, impl_->scanned, scans, visit, visitor);
 }
-
 std::uint64_t Session::arrange() { return arrange_all(*impl_->context); }
 
 std::optional<std::string> Session::get(std::string_view key) {
@@ -501,14 +498,12 @@ Session& Store::here() {
   }
   std::erase_if(mine.entries, [](const Entry& e) { return e.alive.expired(); });
   const std::lock_guard lock(core_->mutex);
-  Session* session = nullptr;
-  if (!core_->idle.empty()) {
-    session = core_->idle.back();
-    core_->idle.pop_back();
-  } else {
+  if (core_->idle.empty()) {
     core_->owned.push_back(std::make_unique<Session>(this->session()));
-    session = core_->owned.back().get();
+    core_->idle.push_back(core_->owned.back().get());
   }
+  Session* const session = core_->idle.back();
+  core_->idle.pop_back();
   mine.entries.push_back({core_.get(), core_, session});
   return *session;
 }
