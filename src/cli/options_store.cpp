@@ -123,7 +123,7 @@ constexpr std::array store_table{
            .group = "Store",
            .kind = Kind::flag,
            .help = "let memory pages follow the traffic between size classes, and `slabs reassign` move one; a class "
-                   "without any gets one in any case",
+                   "without any gets one in any case, and pages without items serve any class",
            .field = engine<&EngineOptions::reassign>,
            .extended = "slab_reassign"},
     Option{.name = "crawl",

@@ -35,6 +35,7 @@ void Heap::attach(Cache& cache) noexcept {
   cache.next_ = caches_;
   if (caches_ != nullptr) caches_->previous_ = &cache;
   caches_ = &cache;
+  caches_count_.fetch_add(1, std::memory_order_relaxed);
 }
 
 void Heap::detach(Cache& cache) noexcept {
@@ -52,6 +53,7 @@ void Heap::detach(Cache& cache) noexcept {
   }
   (cache.previous_ != nullptr ? cache.previous_->next_ : caches_) = cache.next_;
   if (cache.next_ != nullptr) cache.next_->previous_ = cache.previous_;
+  caches_count_.fetch_sub(1, std::memory_order_relaxed);
 }
 
 }  // namespace tandem

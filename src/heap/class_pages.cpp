@@ -1,7 +1,9 @@
 #include "heap/class_pages.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <tuple>
 
 namespace tandem {
 namespace {
@@ -89,11 +91,13 @@ bool ClassPages::take_row_of(PageId page, std::span<Location, row_slots> out) no
 
 void ClassPages::put(std::span<const Location> slots) noexcept {
   const std::lock_guard lock(mutex_);
-  for (const Location l : slots) put_one(l);
-  add(slots_free_, slots.size());
+  std::uint64_t open = 0;
+  for (const Location l : slots) open += put_one(l) ? 1u : 0u;
+  add(slots_free_, open);
+  add(slots_free_closed_, slots.size() - open);
 }
 
-void ClassPages::put_one(Location l) noexcept {
+bool ClassPages::put_one(Location l) noexcept {
   const PageId page = page_of(l);
   PageInfo& info = table_.info(page);
   const std::uint32_t slot = shape_.slot_at(l % page_granules);
@@ -103,7 +107,9 @@ void ClassPages::put_one(Location l) noexcept {
   word |= bit;
   info.summary |= std::uint64_t{1} << slot / 64 / bitmap_group_words;
   ++info.free_count;
-  if (!info.in_avail && tag::state_of(table_.tag(page)) == PageState::open) avail_push(page);
+  if (tag::state_of(table_.tag(page)) != PageState::open) return false;
+  if (!info.in_avail) avail_push(page);
+  return true;
 }
 
 void ClassPages::add_page(PageId page, bool moved) noexcept {
@@ -145,6 +151,8 @@ bool ClassPages::close(PageId page) noexcept {
   ring_remove(page);
   table_.set_tag(page, PageState::closed, class_);
   add(pages_closed_, 1);
+  subtract(slots_free_, table_.info(page).free_count);
+  add(slots_free_closed_, table_.info(page).free_count);
   return true;
 }
 
@@ -154,6 +162,8 @@ void ClassPages::reopen(PageId page) noexcept {
   TD_ASSERT(state == PageState::closed || state == PageState::emptied);
   table_.set_tag(page, PageState::open, class_);
   subtract(pages_closed_, 1);
+  subtract(slots_free_closed_, table_.info(page).free_count);
+  add(slots_free_, table_.info(page).free_count);
   ring_insert(page);
   if (table_.info(page).free_count != 0) avail_push(page);
 }
@@ -170,7 +180,7 @@ void ClassPages::leave(PageId page) noexcept {
   table_.set_tag(page, PageState::free, 0);
   subtract(pages_, 1);
   subtract(pages_closed_, 1);
-  subtract(slots_free_, shape_.slots_per_page);
+  subtract(slots_free_closed_, shape_.slots_per_page);
   ++moved_out_;
 }
 
@@ -187,28 +197,66 @@ std::uint32_t ClassPages::count_used(PageId page) const noexcept {
   return used;
 }
 
-PageId ClassPages::pick_donor(std::uint64_t keep) noexcept {
-  constexpr std::uint64_t looks = 64;
+// 0: the slot holds no live item.
+std::uint64_t ClassPages::cas_of_live(Location l) const noexcept {
+  const Item* const item = table_.item(l);
+  const std::uint64_t state = item->state_acquire();
+  return Item::state_of(state) == ItemState::live ? item->cas(state) : 0;
+}
+
+// Of one live item in each of 16 parts of the page, as far as a few looks find one: free slots are passed over without
+// reading them, slots in caches are not. A hint: an item may be rewritten meanwhile.
+ClassPages::Ages ClassPages::ages_of(PageId page) const noexcept {
+  constexpr std::uint32_t parts = 16, looks_max = 64;
+  if (class_ == huge_class) {
+    const std::uint64_t cas = cas_of_live(page_location(page));
+    return {cas, cas};
+  }
+  std::array<std::uint64_t, parts> found;
+  std::uint32_t count = 0;
+  const std::uint64_t* const bitmap = table_.bitmap(page);
+  const std::uint32_t step = (shape_.slots_per_page + parts - 1) / parts;
+  for (std::uint32_t first = 0; first < shape_.slots_per_page; first += step) {
+    const std::uint32_t end = std::min(first + step, shape_.slots_per_page);
+    std::uint64_t cas = 0;
+    for (std::uint32_t slot = first, looks = 0; slot < end && looks < looks_max && cas == 0; ++slot) {
+      if ((bitmap[slot / 64] >> slot % 64 & 1) != 0) continue;
+      cas = cas_of_live(shape_.location(page, slot));
+      ++looks;
+    }
+    if (cas != 0) found[count++] = cas;
+  }
+  if (count == 0) return {};
+  std::sort(found.begin(), found.begin() + count);
+  return {found[count / 2], found[count - 1]};
+}
+
+PageId ClassPages::pick_donor(std::uint64_t keep, Donor by) noexcept {
+  constexpr std::uint64_t looks_max = 64, looks_at_small = 8;
   const std::lock_guard lock(mutex_);
   if (hand_page_ == 0 || pages_open() <= keep) return 0;
   // Starts where the last call stopped, so that a page that could not be closed is not picked again at once. Otherwise
   // starts at the page that the hand reaches next: its items were examined least recently.
   const PageId first = donor_cursor_ != 0 ? donor_cursor_ : hand_page_;
-  PageId page = first, best = 0;
-  std::uint32_t used_of_best = 0;
+  const bool by_age = by == Donor::oldest;
   // Of small slots the newest are in the other half of the ring.
-  const std::uint64_t enough = has_large_slots() ? looks : pages_open() / 2 + 1;
-  for (std::uint64_t i = 0; i < looks && (i < enough || best == 0); ++i) {
+  const std::uint64_t enough =
+      !by_age || has_large_slots() ? looks_max : std::min(looks_at_small, pages_open() / 2 + 1);
+  const auto cost = [&](PageId page) noexcept {
+    const std::uint32_t free = table_.info(page).free_count;
+    // By the newest: the page under the hand has items that took the place of its oldest ones.
+    return by_age ? std::tuple(count_used(page), ages_of(page).newest, ~free) : std::tuple(0u, std::uint64_t{0}, ~free);
+  };
+  PageId page = first, best = 0;
+  std::tuple<std::uint32_t, std::uint64_t, std::uint32_t> cost_of_best;
+  for (std::uint64_t i = 0; i < looks_max && (i < enough || best == 0); ++i) {
     const PageInfo& info = table_.info(page);
     // Slots that output points to are not reusable before that is sent.
-    const bool pinned = info.pins.load(std::memory_order_relaxed) != 0;
-    if (!pinned) {
-      const std::uint32_t used = count_used(page);
-      const bool cheaper =
-          used < used_of_best || (used == used_of_best && best != 0 && info.free_count > table_.info(best).free_count);
-      if (best == 0 || cheaper) {
+    if (info.pins.load(std::memory_order_relaxed) == 0) {
+      const auto cost_here = cost(page);
+      if (best == 0 || cost_here < cost_of_best) {
         best = page;
-        used_of_best = used;
+        cost_of_best = cost_here;
       }
     }
     page = info.ring_next;
@@ -216,6 +264,11 @@ PageId ClassPages::pick_donor(std::uint64_t keep) noexcept {
   }
   donor_cursor_ = best != 0 ? table_.info(best).ring_next : page;
   return best;
+}
+
+std::uint64_t ClassPages::next_cas() noexcept {
+  const std::lock_guard lock(mutex_);
+  return hand_page_ == 0 ? 0 : ages_of(donor_cursor_ != 0 ? donor_cursor_ : hand_page_).median;
 }
 
 void ClassPages::link(PageId page) noexcept {
@@ -262,7 +315,7 @@ void ClassPages::unclaim(const Range& range, std::uint32_t from) noexcept {
 
 ClassPages::Totals ClassPages::totals() noexcept {
   const std::lock_guard lock(mutex_);
-  return {pages(), slots_free(), moved_in_, moved_out_};
+  return {pages(), slots_free() + slots_free_closed_.load(std::memory_order_relaxed), moved_in_, moved_out_};
 }
 
 void ClassPages::avail_push(PageId p) noexcept {

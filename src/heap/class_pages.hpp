@@ -49,8 +49,16 @@ class alignas(cache_line_bytes) ClassPages {
   // Whether all its slots are back. REQUIRES: closed or emptied.
   bool is_empty(PageId page) noexcept;
   void leave(PageId page) noexcept;  // an emptied page leaves the class; its tag says free
-  // The page that is cheapest to empty among a few that are not pinned; 0: none, or only the class's last `keep`.
-  PageId pick_donor(std::uint64_t keep) noexcept;
+  // What a donor is chosen by, among a few pages from the hand on.
+  enum class Donor : std::uint8_t {
+    emptiest,  // the most free slots: its items find room in the others
+    oldest,    // the items that were stored first, of large slots the fewest in use since CLOCK looked
+  };
+  // A page that is not pinned; 0: none, or only the class's last `keep`. REQUIRES, for the oldest: inside an epoch.
+  PageId pick_donor(std::uint64_t keep, Donor by) noexcept;
+  // The median CAS id of what the page holds that is the next donor: CAS ids grow with the time of storing. 0: no live
+  // item found. REQUIRES: inside an epoch.
+  std::uint64_t next_cas() noexcept;
 
   // --- the ring alone, for huge items
   void link(PageId page) noexcept;
@@ -69,14 +77,20 @@ class alignas(cache_line_bytes) ClassPages {
     const std::uint64_t all = pages(), closed = pages_closed();
     return all - std::min(all, closed);
   }
+  // Of open pages.
   std::uint64_t slots_free() const noexcept { return slots_free_.load(std::memory_order_relaxed); }
 
  private:
   // These REQUIRE the lock.
   bool has_large_slots() const noexcept { return shape_.slots_per_page <= 8; }
   std::uint32_t count_used(PageId page) const noexcept;
+  struct Ages {
+    std::uint64_t median = 0, newest = 0;  // CAS ids
+  };
+  Ages ages_of(PageId page) const noexcept;
+  std::uint64_t cas_of_live(Location l) const noexcept;
   bool take_row_of(PageId page, std::span<Location, row_slots> out) noexcept;
-  void put_one(Location l) noexcept;
+  bool put_one(Location l) noexcept;  // whether its page is open
   void avail_push(PageId p) noexcept;
   void avail_remove(PageId p) noexcept;
   void ring_insert(PageId p) noexcept;
@@ -95,7 +109,7 @@ class alignas(cache_line_bytes) ClassPages {
   std::uint64_t moved_in_ = 0, moved_out_ = 0;
   // Written under the lock, read anywhere.
   std::atomic<std::uint64_t> pages_{0}, pages_closed_{0};
-  std::atomic<std::uint64_t> slots_free_{0};
+  std::atomic<std::uint64_t> slots_free_{0}, slots_free_closed_{0};
 };
 
 }  // namespace tandem

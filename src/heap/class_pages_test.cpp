@@ -223,12 +223,12 @@ TEST_F(ClassPagesTest, DonorIsThePageWithMostFreeSlotsThenAnother) {
   const std::vector<Location> of_first = take(sizes[c].slots_per_page);
   const PageId second = add_page();
   const std::vector<Location> of_second = take(sizes[c].slots_per_page);
-  EXPECT_EQ(pages.pick_donor(2), 0u);  // none to spare
+  EXPECT_EQ(pages.pick_donor(2, ClassPages::Donor::emptiest), 0u);  // none to spare
   pages.put({&of_first[0], 1});
   pages.put({&of_second[0], 2});
-  EXPECT_EQ(pages.pick_donor(1), second);
+  EXPECT_EQ(pages.pick_donor(1, ClassPages::Donor::emptiest), second);
   // The next call continues from there.
-  const PageId next = pages.pick_donor(1);
+  const PageId next = pages.pick_donor(1, ClassPages::Donor::emptiest);
   EXPECT_TRUE(next == first || next == second);
 }
 

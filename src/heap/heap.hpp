@@ -186,13 +186,20 @@ class Heap {
     lived_longer,  // the same by the counts as they are
     any,           // the receiver can neither allocate nor evict, or the budget wants pages back (to = huge_class)
   };
-  // From the class with a page's worth of free slots, else from the one whose items live longest (slots / recent
-  // allocations), as far as the rule lets it; huge items are a class like the others. Of classes with more than one
-  // open page, unless the receiver has none: then it always gets one. Within the class the page that no output pins
-  // with, of large slots, the fewest in use since CLOCK looked, and the most free slots. Nothing: no move would help,
-  // or what there was is on its way to another class, or pinned. Called again, it names another page; the best
-  // `passed_over` classes come last.
+  // From a class with a page's worth of free slots, else, as far as the rule lets it:
+  // - by the lives that items have in a class (items / recent allocations), from the one with the longest, if what it
+  //   gives was stored before what the receiver would evict;
+  // - by `any`, or when the receiver has no page, from the one that gives what was stored first. A class's last page
+  //   goes when there is no other.
+  // Huge items are a class like the others. Within the class the page that no output pins, with the most free slots if
+  // its items find room in the class, else with the oldest items (of large slots the fewest in use since CLOCK looked).
+  // Nothing: no move would help, or what there was is on its way to another class, or pinned. Called again, it names
+  // another page; the best `passed_over` classes come last. REQUIRES: inside an epoch.
   Donor pick_donor(SizeClass to, DonorRule rule = DonorRule::longer_life, unsigned passed_over = 0) noexcept;
+  // A page of another class whose items all find room in that class, also in caches: nobody loses by its move, and no
+  // class has to evict before. 0: there is none. Some loads a class when there is none.
+  PageId pick_spare(SizeClass to) noexcept;
+  bool has_spare(SizeClass to) noexcept;
   std::uint64_t pages_idle() const noexcept { return pool_.pages_idle(); }
   // Free memory that nothing has needed for a time goes back to the system. Called about once a second.
   void return_unneeded(std::uint32_t now_s) noexcept { pool_.return_unneeded(now_s); }
@@ -258,6 +265,8 @@ class Heap {
     std::atomic<std::uint64_t> evictions{0}, reclaimed_expired{0}, out_of_memory{0}, swept{0};
     std::uint64_t allocated_by_gone = 0;                     // by destroyed caches; guarded by caches_mutex_
     std::uint64_t allocated_seen = 0, allocated_lately = 0;  // input of pick_donor; guarded likewise
+    std::atomic<std::uint64_t> free_not_spare{0};            // with those in caches, so many made no page's worth
+    std::atomic<std::uint32_t> spare_calls{0};
   };
   friend class HeapRecovery;
   // Index of a class's pages, counters and caches: huge items are last.
@@ -303,7 +312,11 @@ class Heap {
   void spill(Cache& cache, SizeClass c, std::uint32_t keep) noexcept;
   void take_out(Cache& cache, SizeClass c, PageId page) noexcept;
 
+  struct Candidate;
+  struct Candidates;
   std::uint64_t count_allocations(SizeClass c, bool fade) noexcept;  // REQUIRES: caches_mutex_
+  void collect_donors(SizeClass to, DonorRule rule, Candidates& out) noexcept;
+  bool has_spare_page(SizeClass c) noexcept;
 
   void attach(Cache& cache) noexcept;
   void adopt_retired(Cache& to, Cache& from) noexcept;
@@ -327,7 +340,8 @@ class Heap {
 
   mutable std::mutex caches_mutex_;  // the list of caches
   Cache* caches_ = nullptr;
-  std::unique_ptr<Cache> orphans_;  // holds the retired slots of destroyed caches
+  std::atomic<std::uint32_t> caches_count_{0};  // written under the lock
+  std::unique_ptr<Cache> orphans_;              // holds the retired slots of destroyed caches
 
   alignas(cache_line_bytes) std::atomic<std::uint64_t> retired_bytes_{0};
   std::atomic<std::uint64_t> huge_items_{0}, huge_pages_{0};

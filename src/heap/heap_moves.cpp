@@ -11,7 +11,19 @@
 
 namespace tandem {
 
-// An item's lifetime in a class is about the number of its slots divided by its allocation rate. Memory is balanced
+struct Heap::Candidate {
+  SizeClass c;
+  bool has_free_page, is_last_page;
+  std::uint64_t cas;  // of what it gives; 0: not asked for
+  double life;
+};
+struct Heap::Candidates {
+  std::array<Candidate, SizeClasses::classes_max + 1> all;
+  std::size_t count = 0;
+  double life_of_receiver = 0;
+};
+
+// An item's lifetime in a class is about the number of its items divided by its allocation rate. Memory is balanced
 // when lifetimes are equal. Each call with `fade`, one per balancing step, halves the counts.
 std::uint64_t Heap::count_allocations(SizeClass c, bool fade) noexcept {
   Counters& counters = counters_[index_of(c)];
@@ -26,56 +38,109 @@ std::uint64_t Heap::count_allocations(SizeClass c, bool fade) noexcept {
   return counters.allocated_lately;
 }
 
+void Heap::collect_donors(SizeClass to, DonorRule rule, Candidates& out) noexcept {
+  const std::lock_guard list(caches_mutex_);
+  for (std::uint32_t i = 0; i <= classes_.count(); ++i) {
+    const SizeClass c = i < classes_.count() ? static_cast<SizeClass>(i) : huge_class;
+    const std::uint64_t pages = c == huge_class ? huge_items() : pages_[c].pages_open();
+    const std::uint64_t slots = c == huge_class ? pages : pages * classes_[c].slots_per_page;
+    const std::uint64_t free = c == huge_class ? 0 : std::min(slots, pages_[c].slots_free());
+    const std::uint64_t allocated = count_allocations(c, rule == DonorRule::longer_life);
+    const double life = static_cast<double>(slots - free) / static_cast<double>(allocated + 1);
+    if (c == to) out.life_of_receiver = life;
+    if (c == to || pages == 0) continue;
+    const bool has_free_page = c != huge_class && free >= classes_[c].slots_per_page;
+    out.all[out.count++] = {c, has_free_page, pages == 1, 0, life};
+  }
+}
+
 Heap::Donor Heap::pick_donor(SizeClass to, DonorRule rule, unsigned passed_over) noexcept {
   // With a smaller difference between the lifetimes the page would soon be taken back.
   constexpr double life_ratio_min = 2.0;
-  struct Candidate {
-    SizeClass c;
-    bool has_free_page;
-    double life;
-  };
   const bool for_budget = to == huge_class && rule == DonorRule::any;
-  const bool compares = rule != DonorRule::any;
   // The budget gets memory back a frame at a time: half-free frames are finished first.
   if (const PageId lone = for_budget && passed_over == 0 ? pool_.lone_page() : 0; lone != 0 && !is_pinned(lone))
     return {.page = lone};
-  std::array<Candidate, SizeClasses::classes_max + 1> candidates;
-  const bool starving = to != huge_class && pages_[to].pages_open() == 0;
-  // A class's last page is taken only for a class that has none, or when there is no other.
-  for (std::uint64_t keep = starving ? 0 : 1;; keep = 0) {
-    std::size_t count = 0;
-    double life_of_receiver = 0;
-    {
-      const std::lock_guard list(caches_mutex_);
-      for (std::uint32_t i = 0; i <= classes_.count(); ++i) {
-        const SizeClass c = i < classes_.count() ? static_cast<SizeClass>(i) : huge_class;
-        const std::uint64_t pages = c == huge_class ? huge_items() : pages_[c].pages_open();
-        const std::uint64_t slots = c == huge_class ? pages : pages * classes_[c].slots_per_page;
-        const bool fade = rule == DonorRule::longer_life;
-        const double life = static_cast<double>(slots) / static_cast<double>(count_allocations(c, fade) + 1);
-        if (c == to) life_of_receiver = life;
-        if (c == to || pages <= keep) continue;
-        const bool has_free_page = c != huge_class && pages_[c].slots_free() >= classes_[c].slots_per_page;
-        candidates[count++] = {c, has_free_page, life};
-      }
+  const bool compares = rule != DonorRule::any && (to == huge_class || pages_[to].pages_open() != 0);
+  Candidates donors;
+  collect_donors(to, rule, donors);
+  const auto begin = donors.all.begin(), end = begin + static_cast<std::ptrdiff_t>(donors.count);
+  std::for_each(begin, end, [this](Candidate& d) {
+    if (!d.has_free_page) d.cas = pages_[index_of(d.c)].next_cas();
+  });
+  const std::uint64_t cas_of_receiver = compares ? pages_[index_of(to)].next_cas() : 0;
+  std::sort(begin, end, [compares](const Candidate& a, const Candidate& b) {
+    if (a.has_free_page != b.has_free_page) return a.has_free_page;
+    if (a.is_last_page != b.is_last_page) return b.is_last_page;
+    return compares || a.cas == b.cas ? a.life > b.life : a.cas < b.cas;
+  });
+  for (std::size_t i = 0; i < donors.count; ++i) {
+    const Candidate& best = donors.all[(i + passed_over) % donors.count];
+    if (compares && best.is_last_page) continue;
+    if (compares && !best.has_free_page) {
+      const bool is_newer = cas_of_receiver != 0 && best.cas > cas_of_receiver;
+      if (is_newer || best.life < life_ratio_min * donors.life_of_receiver) continue;
     }
-    std::sort(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(count),
-              [](const Candidate& a, const Candidate& b) {
-                return a.has_free_page != b.has_free_page ? a.has_free_page : a.life > b.life;
-              });
-    for (std::size_t i = 0; i < count; ++i) {
-      const Candidate& best = candidates[(i + passed_over) % count];
-      if (!starving && compares && !best.has_free_page && best.life < life_ratio_min * life_of_receiver) continue;
-      if (best.c == huge_class) return {.huge_item = true};
-      if (const PageId page = pages_[best.c].pick_donor(keep); page != 0) return {.page = page};
-    }
-    if (rule != DonorRule::any || keep == 0) break;
+    if (best.c == huge_class) return {.huge_item = true};
+    const auto by = best.has_free_page ? ClassPages::Donor::emptiest : ClassPages::Donor::oldest;
+    if (const PageId page = pages_[best.c].pick_donor(best.is_last_page ? 0 : 1, by); page != 0) return {.page = page};
   }
   return {.huge_item = for_budget && huge_items() != 0};
 }
 
 PageId Heap::pick_donor_from(SizeClass from) noexcept {
-  return from < classes_.count() && pages_[from].pages_open() > 1 ? pages_[from].pick_donor(1) : 0;
+  if (from >= classes_.count() || pages_[from].pages_open() <= 1) return 0;
+  const bool has_free_page = pages_[from].slots_free() >= classes_[from].slots_per_page;
+  return pages_[from].pick_donor(1, has_free_page ? ClassPages::Donor::emptiest : ClassPages::Donor::oldest);
+}
+
+// Free slots in caches count, too: a class with one page may have them all there. To count them takes the lock of each
+// cache. After a count in vain that waits until the class has more free slots, or a number of calls have been made.
+bool Heap::has_spare_page(SizeClass c) noexcept {
+  constexpr std::uint32_t calls_passed = 64;
+  const SlotShape& shape = classes_[c];
+  if (pages_[c].pages_open() == 0) return false;
+  const std::uint64_t free = pages_[c].slots_free();
+  if (free >= shape.slots_per_page) return true;
+  const std::uint64_t in_caches_max = caches_count_.load(std::memory_order_relaxed) * shape.magazine_slots;
+  Counters& counters = counters_[c];
+  if (free + in_caches_max < shape.slots_per_page) {
+    if (counters.free_not_spare.load(std::memory_order_relaxed) != 0)
+      counters.free_not_spare.store(0, std::memory_order_relaxed);
+    return false;
+  }
+  if (free <= counters.free_not_spare.load(std::memory_order_relaxed) &&
+      counters.spare_calls.fetch_add(1, std::memory_order_relaxed) % calls_passed != 0)
+    return false;
+  std::uint64_t in_caches = 0;
+  {
+    const std::lock_guard list(caches_mutex_);
+    for (Cache* cache = caches_; cache != nullptr; cache = cache->next_) {
+      const Cache::Lock lock(*cache);
+      in_caches += cache->shelves_[c].giving->left;
+    }
+  }
+  const bool is_spare = free + in_caches >= shape.slots_per_page;
+  counters.free_not_spare.store(is_spare ? 0 : free, std::memory_order_relaxed);
+  return is_spare;
+}
+
+bool Heap::has_spare(SizeClass to) noexcept {
+  for (std::uint32_t c = 0; c < classes_.count(); ++c) {
+    if (c != to && has_spare_page(static_cast<SizeClass>(c))) return true;
+  }
+  return false;
+}
+
+PageId Heap::pick_spare(SizeClass to) noexcept {
+  const PageId lone = to == huge_class ? pool_.lone_page() : 0;
+  if (lone != 0 && !is_pinned(lone) && has_spare_page(tag::class_of(table_.tag(lone)))) return lone;
+  for (std::uint32_t i = 0; i < classes_.count(); ++i) {
+    const auto c = static_cast<SizeClass>(i);
+    if (c == to || !has_spare_page(c)) continue;
+    if (const PageId page = pages_[c].pick_donor(0, ClassPages::Donor::emptiest); page != 0) return page;
+  }
+  return 0;
 }
 
 bool Heap::is_moving_pages() const noexcept {

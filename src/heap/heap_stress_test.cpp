@@ -61,7 +61,10 @@ class Stress {
     while (workers_left_.load() != 0) {
       const std::uint64_t i = random.below(t_.heap.class_count() + 1);
       const SizeClass to = i == t_.heap.class_count() ? huge_class : static_cast<SizeClass>(i);
-      const PageId page = t_.heap.pick_donor(to, Heap::DonorRule::any).page;
+      w.epoch.enter();
+      const bool spare = random.below(2) == 0;
+      const PageId page = spare ? t_.heap.pick_spare(to) : t_.heap.pick_donor(to, Heap::DonorRule::any).page;
+      w.epoch.exit();
       if (page == 0 || !t_.heap.close_page(page)) continue;
       bool done = false;
       for (int tries = 0; tries < 20 && !done; ++tries) {

@@ -4,9 +4,12 @@
 
 #include <atomic>
 #include <chrono>
+#include <deque>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/hash.hpp"
@@ -65,7 +68,8 @@ TEST_P(ShiftingSizesTest, NothingIsRefused) {
 }
 
 struct Writer {
-  explicit Writer(const char* eviction) : engine(options(eviction)), context(engine.make_context()) {}
+  explicit Writer(const char* eviction) : Writer(options(eviction)) {}
+  explicit Writer(const EngineOptions& o) : engine(o), context(engine.make_context()) {}
   static EngineOptions options(const char* eviction) {
     EngineOptions o;
     o.memory_bytes = std::uint64_t{48} << 20;
@@ -168,6 +172,89 @@ TEST_P(HugeItemsTest, PinnedPagesDoNotKeepOthersFromMemory) {
   for (const ClassStats& c : w.engine.stats().classes) EXPECT_EQ(c.out_of_memory, 0u);
 }
 
+// Of what is never read, and of all sizes in any order, the last 1 % stored stay.
+class NewestItemsTest : public testing::TestWithParam<std::tuple<const char*, bool>> {
+ protected:
+  static EngineOptions options() {
+    EngineOptions o = Writer::options(std::get<0>(GetParam()));
+    o.reassign = std::get<1>(GetParam());
+    return o;
+  }
+};
+
+// One size until memory is full, then one item of each of many sizes.
+TEST_P(NewestItemsTest, OneOfEachSizeStays) {
+  for (const std::size_t filling : {std::size_t{100}, std::size_t{100'000}, std::size_t{900'000}}) {
+    Writer w(options());
+    w.store_all("old", static_cast<unsigned>(2 * w.engine.memory_limit_bytes() / (filling + 50)), filling);
+    for (unsigned round = 0; round < 3; ++round) {
+      for (unsigned i = 0; i < 20; ++i)
+        ASSERT_EQ(w.store("new" + std::to_string(i), 1 + 100 * i), Status::stored) << filling;
+      EXPECT_EQ(w.count("new", 20), 20u) << filling << ", round " << round;
+    }
+  }
+}
+
+TEST_P(NewestItemsTest, WhateverTheOrderOfSizes) {
+  constexpr std::size_t sizes[] = {10, 60, 200, 700, 2'000, 6'000, 20'000, 70'000, 250'000, 900'000};
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    Writer w(options());
+    std::uint64_t random = seed;
+    const auto below = [&](std::uint64_t bound) {
+      random = random * 6364136223846793005u + 1442695040888963407u;
+      return (random >> 33) % bound;
+    };
+    std::deque<std::pair<std::string, std::size_t>> newest;
+    std::size_t newest_bytes = 0;
+    unsigned key = 0;
+    // Bursts of one size, of about as many bytes each.
+    for (std::uint64_t stored_bytes = 0; stored_bytes < 4 * w.engine.memory_limit_bytes();) {
+      const std::size_t bytes = sizes[below(std::size(sizes))];
+      const std::uint64_t burst = 1 + below(2'000'000) / (bytes + 50);
+      for (std::uint64_t i = 0; i < burst; ++i) {
+        newest.emplace_back("k" + std::to_string(key++), bytes);
+        ASSERT_EQ(w.store(newest.back().first, bytes), Status::stored);
+        newest_bytes += bytes + 50;
+        stored_bytes += bytes + 50;
+        while (newest_bytes > w.engine.memory_limit_bytes() / 100 && newest.size() > 1) {
+          newest_bytes -= newest.front().second + 50;
+          newest.pop_front();
+        }
+      }
+      for (const auto& [name, size] : newest)
+        ASSERT_NE(w.find(name), no_location) << name << " of " << size << " bytes, seed " << seed << ", after " << key;
+    }
+  }
+}
+
+// Pages without items serve any class, also where nothing is evicted.
+TEST_P(NewestItemsTest, EmptiedMemoryTakesOtherSizes) {
+  for (const bool evict : {true, false}) {
+    EngineOptions o = options();
+    o.evict = evict;
+    Writer w(o);
+    constexpr std::size_t sizes[] = {100, 1000, 20'000, 900'000, 40};
+    std::string before;
+    unsigned had = 0;
+    for (const std::size_t bytes : sizes) {
+      for (unsigned i = 0; i < had; ++i) {
+        Query q = store_of(before + std::to_string(i), {});
+        q.opcode = Opcode::remove;
+        run_alone(*w.context, w.batch, q);
+      }
+      before = "of" + std::to_string(bytes) + "_";
+      const auto fits = static_cast<unsigned>(w.engine.memory_limit_bytes() / 10 * 7 / (bytes + 70));
+      had = fits;
+      const std::uint64_t evicted = w.engine.stats().counters.evictions;
+      EXPECT_EQ(w.store_all(before, fits, bytes), 0u) << bytes << ", evicting: " << evict;
+      EXPECT_EQ(w.engine.stats().counters.evictions, evicted) << bytes;
+      EXPECT_EQ(w.count(before, fits), fits) << bytes;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, NewestItemsTest,
+                         testing::Combine(testing::Values("clock", "s3-fifo"), testing::Bool()));
 INSTANTIATE_TEST_SUITE_P(Policies, HugeItemsTest, testing::Values("clock", "s3-fifo"));
 INSTANTIATE_TEST_SUITE_P(Policies, ShiftingSizesTest, testing::Values("clock", "s3-fifo"));
 

@@ -169,6 +169,7 @@ struct Context {
   std::uint64_t waited_ticks = 0;             // for devices' searches
   std::uint64_t evicted_bytes = 0;            // since the maintenance thread was last notified
   std::uint32_t scans_until_look = 1;         // at whether their items are scattered
+  std::uint32_t spares_passed = 0;            // calls in which pages without items are not looked for
   std::uint32_t relief_turn = 0;              // of classes that give items for the order of the keys
   // The item that the current query builds on. Eviction for that query spares it, as in memcached.
   Location spared = no_location;

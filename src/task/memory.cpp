@@ -195,11 +195,13 @@ bool move_this_page(Context& context, PageId page, SizeClass to, bool evicts) no
   for (bool first = true;; first = false) {
     empties = true;
     context.enter();
-    shared.heap.for_each_live(page, [&](Location l) {
-      batch[count++] = l;
-      if (count == victims_per_sweep_max) give_up();
-    });
-    if (count != 0) give_up();
+    // From the end: pages are filled from their beginning, so what finds no room is what was stored first.
+    for (std::uint32_t end = shared.heap.classes()[from].slots_per_page, begin = 0; end != 0; end = begin) {
+      begin = end - std::min<std::uint32_t>(end, victims_per_sweep_max);
+      shared.heap.visit_slots(page, begin, end - begin, [&](Location l, const Item*) { batch[count++] = l; });
+      std::reverse(batch, batch + count);
+      if (count != 0) give_up();
+    }
     context.epoch.exit();
     shared.epochs.synchronize();
     reclaim(context);
@@ -236,9 +238,38 @@ std::uint64_t evict_huge_item(Context& context) noexcept {
   return 0;
 }
 
+Heap::Donor pick_donor(Context& context, SizeClass to, Heap::DonorRule rule, unsigned passed_over = 0) noexcept {
+  context.enter();
+  const Heap::Donor donor = context.shared.heap.pick_donor(to, rule, passed_over);
+  context.epoch.exit();
+  return donor;
+}
+
 std::uint64_t move_from(Context& context, const Heap::Donor& donor, SizeClass to) noexcept {
   if (donor.huge_item) return evict_huge_item(context);
   return donor.page != 0 && move_this_page(context, donor.page, to, context.shared.policy.evict) ? 1 : 0;
+}
+
+PageId pick_donor_from(Context& context, SizeClass from) noexcept {
+  context.enter();
+  const PageId page = context.shared.heap.pick_donor_from(from);
+  context.epoch.exit();
+  return page;
+}
+
+// Takes a page that another class does not need for its items, whether or not the policy evicts. False: none has one.
+bool take_spare(Context& context, SizeClass c) noexcept {
+  // After a failure: a page that cannot be emptied now, since its class has filled up meanwhile.
+  constexpr std::uint32_t calls_passed = 16;
+  if (context.spares_passed != 0) {
+    --context.spares_passed;
+    return false;
+  }
+  const PageId page = context.shared.heap.pick_spare(c);
+  if (page == 0) return false;
+  if (move_this_page(context, page, c, false)) return true;
+  context.spares_passed = calls_passed;
+  return false;
 }
 
 // Takes a page from a class whose items live longer, before a class of large items evicts: with few items per class
@@ -248,7 +279,7 @@ bool take_for_large(Context& context, SizeClass c) noexcept {
   constexpr std::uint32_t slots_per_page_max = 8;
   if (!context.shared.policy.evict || (c != huge_class && heap.classes()[c].slots_per_page > slots_per_page_max))
     return false;
-  return move_from(context, heap.pick_donor(c, Heap::DonorRule::lived_longer), c) != 0;
+  return move_from(context, pick_donor(context, c, Heap::DonorRule::lived_longer), c) != 0;
 }
 
 // After a page's worth of evictions the maintenance thread checks whether another class can spare a page.
@@ -337,7 +368,7 @@ class Shortage {
  private:
   bool move_page_here() noexcept {
     Heap& heap = context_.shared.heap;
-    if (move_from(context_, heap.pick_donor(class_, Heap::DonorRule::any, refusals_), class_) != 0) {
+    if (move_from(context_, pick_donor(context_, class_, Heap::DonorRule::any, refusals_), class_) != 0) {
       fruitless_ = refusals_ = 0;
       stamp_ = context_.shared.epochs.retire_stamp();
       return true;
@@ -408,15 +439,15 @@ Reclaimed reclaim_garbage(Context& context, PageId page, std::uint32_t first_slo
 }
 
 std::uint64_t move_page(Context& context, SizeClass to, Heap::DonorRule rule) noexcept {
-  return move_from(context, context.shared.heap.pick_donor(to, rule), to);
+  return move_from(context, pick_donor(context, to, rule), to);
 }
 
 bool move_page(Context& context, SizeClass from, SizeClass to) noexcept {
-  return move_from(context, {.page = context.shared.heap.pick_donor_from(from)}, to) != 0;
+  return move_from(context, {.page = pick_donor_from(context, from)}, to) != 0;
 }
 
 bool empty_page(Context& context, SizeClass c) noexcept {
-  const PageId page = context.shared.heap.pick_donor_from(c);
+  const PageId page = pick_donor_from(context, c);
   return page != 0 && move_this_page(context, page, c, false);
 }
 
@@ -433,9 +464,11 @@ Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcep
   // Other classes give one page at a time, so for an item of many pages evicting another huge item is faster.
   constexpr std::uint64_t taken_bytes_max = 8 * page_bytes;
   const auto start = std::chrono::steady_clock::now();
+  // Without waiting no page can be emptied: the caller comes again and waits, before anything is evicted.
+  if (!wait && context.spares_passed == 0 && shared.heap.has_spare(c)) return no_location;
   Shortage shortage(context, c, item_bytes);
   do {
-    if (wait && item_bytes <= taken_bytes_max && take_for_large(context, c)) {
+    if (wait && (take_spare(context, c) || (item_bytes <= taken_bytes_max && take_for_large(context, c)))) {
       l = allocate_once(context, c, item_bytes);
     } else {
       l = shortage.evict_and_allocate();
