@@ -6,7 +6,8 @@ another one serves, or the page ends; the next command waits until it listens. P
 In ```console a line that begins with `$ ` is a command, continued by a backslash, and what follows is its output, in
 which `...` stands for anything. `make` only checks its goals: what they do has tests of its own.
 
-```python blocks run in the same folder while the server serves; ```cpp and ```c are compiled, linked to the embedded
+```python blocks run in the same folder while the server serves, those that import tandem by the Python that has the
+wheel, and by pytest if they define tests; ```cpp and ```c are compiled, linked to the embedded
 store, and run, and are app.cpp and app.c for the commands that follow; ```cmake becomes project/CMakeLists.txt beside
 them; ```toml is read by `tandem serve`; ```yaml and ```json are parsed. A page that builds against what `make install`
 leaves finds it installed.
@@ -37,7 +38,12 @@ FENCE = re.compile(
     r"(?:^<!-- not run:(?P<why>[^\n]*?)-->\n+)?^```(?P<language>[a-z]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
 RUN = {"sh", "console", "python", "cpp", "c", "cmake", "toml", "yaml", "json"}
-USES_INSTALLED = re.compile(r"pkg-config|find_package|libtandem\.so")
+# Has the wheel and what its tests need: build/wheel/venv-3.11, or TANDEM_PYTHON.
+WHEEL_PYTHON = Path(os.environ.get("TANDEM_PYTHON", ROOT / "build/wheel/venv-3.11/bin/python"))
+USES_WHEEL = re.compile(
+    r"^ *(?:import|from) tandem\b|\btandem\.contrib\b|\btandem_(?:client|server|store|url)\b", re.MULTILINE
+)
+USES_INSTALLED = re.compile(r"pkg-config|find_package")
 SERVES = re.compile(r"(?:\btandem (?:serve|memcached)\b(?!.*--help)|^make run\b)")
 COMMAND_S = 60
 START_S = 30
@@ -278,7 +284,9 @@ class Session:
                     raise ExampleError(f"{command}\nsays:\n{said}\nnot:\n{output}")
         elif example.language == "python":
             (self.folder / "example.py").write_text(self.own(example.text))
-            self.shell("python3 example.py")
+            python = shlex.quote(str(WHEEL_PYTHON)) if USES_WHEEL.search(example.text) else "python3"
+            tests = "-m pytest -q -p no:cacheprovider -c /dev/null" if "def test_" in example.text else ""
+            self.shell(f"{python} {tests} example.py")
         elif example.language in {"cpp", "c"}:
             self.compile(example)
         elif example.language == "cmake":
