@@ -23,11 +23,6 @@
 namespace tandem {
 namespace {
 
-static_assert(c_code_of(Code::hit) == TANDEM_HIT && c_code_of(Code::miss) == TANDEM_MISS &&
-              c_code_of(Code::stored) == TANDEM_STORED && c_code_of(Code::not_stored) == TANDEM_NOT_STORED &&
-              c_code_of(Code::exists) == TANDEM_EXISTS && c_code_of(Code::removed) == TANDEM_REMOVED &&
-              c_code_of(Code::not_a_number) == TANDEM_NOT_A_NUMBER && c_code_of(Code::too_large) == TANDEM_TOO_LARGE &&
-              c_code_of(Code::out_of_memory) == TANDEM_OUT_OF_MEMORY && c_code_of(Code::bad_key) == TANDEM_BAD_KEY);
 constexpr unsigned number_of(Action action) { return static_cast<unsigned>(action); }
 static_assert(number_of(Action::get) == TANDEM_GET && number_of(Action::touch) == TANDEM_TOUCH &&
               number_of(Action::set) == TANDEM_SET && number_of(Action::add) == TANDEM_ADD &&
@@ -174,7 +169,7 @@ tandem_options known_part(const tandem_options& given) {
   return known;
 }
 
-Options options_of(const tandem_options& o) {
+Options store_options(const tandem_options& o) {
   if (o.reserved != 0) throw std::invalid_argument("an option that this version of the library does not know is set");
   Options options{.memory_bytes = o.memory_bytes,
                   .item_bytes_max = o.item_bytes_max,
@@ -245,7 +240,7 @@ tandem_store* tandem_open(const tandem_options* options, char* error, size_t err
   };
   try {
     say(error, error_bytes, "");
-    return new tandem_store(options_of(options != nullptr ? known_part(*options) : defaults()));
+    return new tandem_store(store_options(options != nullptr ? known_part(*options) : defaults()));
   } catch (const std::invalid_argument& bad) {
     return failed(EINVAL, bad.what());
   } catch (const std::bad_alloc& none) {
