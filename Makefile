@@ -11,7 +11,7 @@ export CCACHE_BASEDIR := $(CURDIR)
 # Folders are mapped out of what is compiled: copies of the sources share results.
 export CCACHE_NOHASHDIR := 1
 
-.PHONY: setup build run test test-fast test-device test-debug test-canaries test-mutants soak soak-linearizability soak-schedules soak-faults test-clients test-browser test-bundle bench bench-micro bundle rtl-area fuzz tidy lint format install uninstall deb clean help
+.PHONY: setup build run test test-fast test-device test-debug test-canaries test-mutants soak soak-linearizability soak-schedules soak-faults test-clients test-browser test-bundle wheel test-python bench bench-micro bundle rtl-area fuzz tidy lint format install uninstall deb clean help
 
 setup: ## install what building and testing need
 	@scripts/setup test
@@ -100,6 +100,14 @@ bundle: ## a folder and an archive that run and measure elsewhere without instal
 
 test-bundle: bundle ## the bundle, run without the libraries of this machine
 	@TANDEM_BUNDLE=1 build/venv/bin/python -m pytest tests/bundle -q
+
+wheel: ## the Python package with its module, libtandem.so and the server, in build/wheel: a wheel for Python 3.10 and newer
+	@scripts/setup test
+	@scripts/wheel
+
+test-python: ## the wheel on each Python that there is: its tests, Django's, cachelib's and pymemcache's, mypy, the examples (PYTHONS="3.11 3.13" for some)
+	@scripts/setup test
+	@scripts/test_python $(PYTHONS)
 
 rtl-area: ## what the accelerator's design in rtl/ takes of an FPGA, as Yosys estimates it (apt-get install yosys), three minutes
 	@command -v yosys >/dev/null || { echo "make rtl-area: needs yosys" >&2; exit 1; }
