@@ -233,7 +233,7 @@ TEST(Stalled, BeginsWithTheAnswer) {
 TEST(Stalled, IsNotWhatALongPassMakes) {
   ByHand s;
   const Fd reader = s.connect(), next = s.connect();
-  s.store(next, "big", 8'000'000);
+  s.store(next, "big", 15'000'000);
   s.store(next, "v", 900'000);
   s.state().pinned.set_limit(1'000'000);
   s.send(reader, "get v\r\n");
