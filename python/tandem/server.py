@@ -198,7 +198,7 @@ class Server:
         while True:
             ended = process.poll()
             said = self.log
-            if ended is None and (found := re.search(r"^serving on (.+?)(?: \(TCP\))?,", said, re.MULTILINE)):
+            if ended is None and (found := re.search(r"\bserving on (.+?)(?: \(TCP\))?,", said)):
                 break
             if ended is not None:
                 raise ServerError(f"tandem serve ended with {_status(ended)}\n{said}".rstrip())

@@ -25,7 +25,7 @@ EngineOptions engine_of(std::uint64_t mib, const TimeSource* time = nullptr) {
   EngineOptions o;
   o.time = time;
   o.memory_bytes = mib << 20;
-  o.item_bytes_max = std::uint64_t{16} << 20;
+  o.item_bytes_max = std::uint64_t{40} << 20;
   o.huge_pages = false;
   return o;
 }
@@ -233,7 +233,7 @@ TEST(Stalled, BeginsWithTheAnswer) {
 TEST(Stalled, IsNotWhatALongPassMakes) {
   ByHand s;
   const Fd reader = s.connect(), next = s.connect();
-  s.store(next, "big", 15'000'000);
+  s.store(next, "big", 36'000'000);
   s.store(next, "v", 900'000);
   s.state().pinned.set_limit(1'000'000);
   s.send(reader, "get v\r\n");
