@@ -247,7 +247,8 @@ void WireDriver::answer_frames(Batch& batch, Segments& segments) {
     if (const StreamPart& whole = parts_[first]; whole.begin == whole.end) {
       static_cast<void>(divider_.finish({&whole, 1}, {}));
       answered_.queries += whole.answered.keys;
-      send(s.client, divider_.replies(whole).data(), whole.reply_bytes);
+      const std::string_view replies = divider_.replies(whole);
+      send(s.client, replies.data(), replies.size());
       parts_.resize(first);
       continue;
     }
@@ -435,9 +436,8 @@ void WireDriver::hand_over() {
     return output_.clear();
   }
   std::uint64_t begin = TD_UNLIKELY(sampled_) ? cycles_now() : 0;
-  for (const auto& [client, range] : output_replies_)
-    range.for_each(
-        [&, client = client](const char* bytes, std::size_t count, Location) { send(client, bytes, count); });
+  for (const auto& replies : output_replies_)
+    replies.range.for_each([&](const char* bytes, std::size_t count, Location) { send(replies.client, bytes, count); });
   for (const Output::Segment& segment : output_.externals()) engine_.shared().heap.unpin(segment.pin);
   output_replies_.clear();
   output_.clear();

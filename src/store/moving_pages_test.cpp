@@ -172,8 +172,7 @@ TEST_P(HugeItemsTest, PinnedPagesDoNotKeepOthersFromMemory) {
   for (const ClassStats& c : w.engine.stats().classes) EXPECT_EQ(c.out_of_memory, 0u);
 }
 
-// Of what is never read, and of all sizes in any order, the last 1 % stored stay. S3-FIFO has a tenth of a class for
-// what is new, so there it is a tenth of that.
+// What was stored last stays, of what is never read and of all sizes.
 class NewestItemsTest : public testing::TestWithParam<std::tuple<const char*, bool>> {
  protected:
   static EngineOptions options() {
@@ -196,10 +195,14 @@ TEST_P(NewestItemsTest, OneOfEachSizeStays) {
   }
 }
 
+// The last 1 %; with S3-FIFO, which has a tenth of a class for what is new, a tenth of that. Pages that are moved in
+// the background may hold newer items: only the classes' own choice is held to this.
 TEST_P(NewestItemsTest, WhateverTheOrderOfSizes) {
+  EngineOptions o = options();
+  o.reassign = false;
   constexpr std::size_t sizes[] = {10, 60, 200, 700, 2'000, 6'000, 20'000, 70'000, 250'000, 900'000};
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
-    Writer w(options());
+    Writer w(o);
     std::uint64_t random = seed;
     const auto below = [&](std::uint64_t bound) {
       random = random * 6364136223846793005u + 1442695040888963407u;
@@ -241,7 +244,8 @@ TEST_P(NewestItemsTest, EmptiedMemoryTakesOtherSizes) {
     unsigned had = 0;
     for (const std::size_t bytes : sizes) {
       for (unsigned i = 0; i < had; ++i) {
-        Query q = store_of(before + std::to_string(i), {});
+        const std::string key = before + std::to_string(i);
+        Query q = store_of(key, {});
         q.opcode = Opcode::remove;
         run_alone(*w.context, w.batch, q);
       }
