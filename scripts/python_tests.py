@@ -23,7 +23,9 @@ def names_in_results(node: str) -> str:
 def where(node: str) -> str:
     """pytest names tests from the folder of its settings on."""
     path, separator, rest = node.partition("::")
-    found = next((folder / path for folder in (Path(), Path("tests")) if (folder / path).exists()), Path(path))
+    found = next(
+        (folder / path for folder in (Path(), Path("tests"), Path("python")) if (folder / path).exists()), Path(path)
+    )
     return f"{found}{separator}{rest}"
 
 
