@@ -105,7 +105,7 @@ wheel: ## the Python package with its module, libtandem.so and the server, in bu
 	@scripts/setup test
 	@scripts/wheel
 
-test-python: ## the wheel on each Python that there is: its tests, Django's, cachelib's and pymemcache's, mypy, the examples (PYTHONS="3.11 3.13" for some)
+test-python: build ## the wheel on each Python that there is: its tests, Django's, cachelib's and pymemcache's, mypy, the examples (PYTHONS="3.11 3.13" for some)
 	@scripts/setup test
 	@scripts/test_python $(PYTHONS)
 
