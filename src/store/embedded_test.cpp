@@ -50,6 +50,8 @@ TEST(Embedded, AnItemThatWouldGrowTooLargeIsToldFromAnAbsentOne) {
     EXPECT_EQ((session.*concatenate)("key", std::string(5000, 'v')), Code::too_large);
     EXPECT_EQ(session.get("key"), half) << "it stays";
     EXPECT_EQ((session.*concatenate)("key", "."), Code::stored);
+    EXPECT_EQ((session.*concatenate)("key", {}), Code::stored) << "of no bytes at no address";
+    EXPECT_EQ(session.get("key")->size(), half.size() + 1);
   }
 }
 

@@ -53,7 +53,8 @@ Settled concatenate(const Operation<I>& op) noexcept {
     Item* const item = op.heap().format(op.slot(), old->key(), flags, new_bytes, 0, op.strip.now_s, old->binary_key());
     const bool append = q.mode == StoreMode::append;
     copy_value(item->value() + (append ? 0 : q.value_bytes), old, old_bytes);
-    std::memcpy(item->value() + (append ? old_bytes : 0), q.value, q.value_bytes);
+    // An empty value may have no address.
+    if (TD_LIKELY(q.value_bytes != 0)) std::memcpy(item->value() + (append ? old_bytes : 0), q.value, q.value_bytes);
 
     typename I::Guard guard = op.index().lock(op.f);
     const Found at = find(op, guard);
