@@ -94,11 +94,12 @@ class Memoizer:
         return key_of
 
     def read(self, key: str) -> tuple[Any, bool] | None:
-        """The kept result, and whether it is fresh."""
+        """The kept result, and whether it is fresh; without `stale` only a fresh one, which its item may outlive."""
         entry = self.cache.get(key)
         if not isinstance(entry, (tuple, list)) or len(entry) != 2 or not isinstance(entry[0], (int, float)):
             return None
-        return entry[1], time.time() < entry[0]
+        is_fresh = time.time() < entry[0]
+        return (entry[1], is_fresh) if is_fresh or self.stale else None
 
     def write(self, key: str, value: Any) -> None:
         if self.ttl is None:
