@@ -1,5 +1,7 @@
 // Calls for many keys: they give up the interpreter's lock for the store's part.
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -103,27 +105,23 @@ nb::list set_many(Store& s, nb::handle items, nb::handle ttl) {
   return refused;
 }
 
-std::size_t delete_many(Store& s, nb::iterable keys) {
-  s.open();
+// Runs the action for each key, and counts the replies that have the code.
+std::size_t count_of(Store& s, nb::iterable keys, std::uint32_t action, std::int64_t ttl_s, tandem_code wanted) {
   Requests requests;
-  for (nb::handle key : keys) requests.add(nb::borrow(key), TANDEM_REMOVE);
+  for (nb::handle key : keys) requests.add(nb::borrow(key), action).ttl_s = ttl_s;
   std::vector<tandem_code> codes(requests.all.size());
   run(s, requests, note_code, &codes);
-  std::size_t removed = 0;
-  for (const tandem_code code : codes) removed += code == TANDEM_REMOVED;
-  return removed;
+  return static_cast<std::size_t>(std::count(codes.begin(), codes.end(), wanted));
+}
+
+std::size_t delete_many(Store& s, nb::iterable keys) {
+  s.open();
+  return count_of(s, keys, TANDEM_REMOVE, 0, TANDEM_REMOVED);
 }
 
 std::size_t touch_many(Store& s, nb::iterable keys, nb::handle ttl) {
   s.open();
-  const std::int64_t ttl_s = ttl_of(ttl);
-  Requests requests;
-  for (nb::handle key : keys) requests.add(nb::borrow(key), TANDEM_TOUCH).ttl_s = ttl_s;
-  std::vector<tandem_code> codes(requests.all.size());
-  run(s, requests, note_code, &codes);
-  std::size_t touched = 0;
-  for (const tandem_code code : codes) touched += code == TANDEM_HIT;
-  return touched;
+  return count_of(s, keys, TANDEM_TOUCH, ttl_of(ttl), TANDEM_HIT);
 }
 
 nb::object stats(Store& s) {

@@ -87,13 +87,18 @@ tandem_code write(Store& s, nb::handle key, nb::handle value, Call call) {
   return code;
 }
 
-using Store3 = tandem_code (*)(tandem_store*, const char*, std::size_t, const char*, std::size_t, std::int64_t,
-                               std::uint32_t);
-bool store_value(Store& s, nb::handle key, nb::handle value, nb::handle ttl, std::uint32_t flags, Store3 call) {
+using Storing = tandem_code (*)(tandem_store*, const char*, std::size_t, const char*, std::size_t, std::int64_t,
+                                std::uint32_t);
+template <Storing call>
+bool store_value(Store& s, nb::handle key, nb::handle value, nb::handle ttl, std::uint32_t flags) {
   const std::int64_t ttl_s = ttl_of(ttl);
   return write(s, key, value, [&](tandem_store* store, std::string_view k, std::string_view v) {
            return call(store, k.data(), k.size(), v.data(), v.size(), ttl_s, flags);
          }) == TANDEM_STORED;
+}
+
+void store_always(Store& s, nb::handle key, nb::handle value, nb::handle ttl, std::uint32_t flags) {
+  store_value<tandem_set>(s, key, value, ttl, flags);
 }
 
 using Concatenate = tandem_code (*)(tandem_store*, const char*, std::size_t, const char*, std::size_t);
@@ -156,7 +161,7 @@ nb::object set_default(Store& s, nb::handle key, nb::handle value) {
     tandem_reply reply;
     nb::object there = read(s, key_of(key), reply);
     if (there.is_valid()) return there;
-    if (store_value(s, key, value, nb::none(), 0, tandem_add)) {
+    if (store_value<tandem_add>(s, key, value, nb::none(), 0)) {
       const Bytes bytes(value);
       return nb::steal(PyBytes_FromStringAndSize(bytes.data(), static_cast<Py_ssize_t>(bytes.size())));
     }
@@ -200,10 +205,11 @@ nb::object increment(Store& s, nb::handle key, nb::handle by, nb::handle initial
 nb::object get_into(Store& s, nb::handle key, nb::handle out) {
   const std::string_view of = key_of(key);
   const Array to(out, "out", Array::Access::write);
-  if (to.shape.empty() ? false : to.stride() != static_cast<std::ptrdiff_t>(to.row_bytes()) && to.shape[0] > 1) {
+  const std::size_t row_bytes = to.row_bytes();
+  if (to.length() > 1 && to.stride() != static_cast<std::ptrdiff_t>(row_bytes)) {
     raise(PyExc_ValueError, "out is not contiguous");
   }
-  const std::size_t capacity = to.row_bytes() * (to.shape.empty() ? 1 : to.length());
+  const std::size_t capacity = row_bytes * (to.shape.empty() ? 1 : to.length());
   tandem_store* const store = s.open();
   tandem_reply reply{};
   tandem_code code = 0;
@@ -239,27 +245,20 @@ void define_reads(nb::class_<Store>& type) {
 }
 
 void define_writes(nb::class_<Store>& type) {
-#define TANDEM_STORES(name, call, result, text)                                                                       \
-  def(                                                                                                                \
-      name,                                                                                                           \
-      [](Store& s, nb::handle key, nb::handle value, nb::handle ttl, std::uint32_t flags) {                           \
-        return store_value(s, key, value, ttl, flags, call);                                                          \
-      },                                                                                                              \
-      nb::arg("key"), nb::arg("value"), nb::arg("ttl") = nb::none(), nb::kw_only(), nb::arg("flags") = 0,             \
-      nb::sig("def " name "(self, " TANDEM_KEY ", " TANDEM_VALUE ", " TANDEM_TTL ", *, flags: int = 0) -> " result), \
-      text)
-  type.def(
-          "set",
-          [](Store& s, nb::handle key, nb::handle value, nb::handle ttl, std::uint32_t flags) {
-            store_value(s, key, value, ttl, flags, tandem_set);
-          },
-          nb::arg("key"), nb::arg("value"), nb::arg("ttl") = nb::none(), nb::kw_only(), nb::arg("flags") = 0,
-          nb::sig("def set(self, " TANDEM_KEY ", " TANDEM_VALUE ", " TANDEM_TTL ", *, flags: int = 0) -> None"),
-          "Stores the value. ttl: seconds from now, rounded up; None: it does not expire.")
-      .TANDEM_STORES("add", tandem_add, "bool", "Stores the value if there is none. Whether it did.")
-      .TANDEM_STORES("replace", tandem_replace, "bool", "Stores the value if there is one. Whether it did.")
+  type.def("set", &store_always, nb::arg("key"), nb::arg("value"), nb::arg("ttl") = nb::none(), nb::kw_only(),
+           nb::arg("flags") = 0,
+           nb::sig("def set(self, " TANDEM_KEY ", " TANDEM_VALUE ", " TANDEM_TTL ", *, flags: int = 0) -> None"),
+           "Stores the value. ttl: seconds from now, rounded up; None: it does not expire.")
+      .def("add", &store_value<tandem_add>, nb::arg("key"), nb::arg("value"), nb::arg("ttl") = nb::none(),
+           nb::kw_only(), nb::arg("flags") = 0,
+           nb::sig("def add(self, " TANDEM_KEY ", " TANDEM_VALUE ", " TANDEM_TTL ", *, flags: int = 0) -> bool"),
+           "Stores the value if there is none. Whether it did.")
+      .def("replace", &store_value<tandem_replace>, nb::arg("key"), nb::arg("value"), nb::arg("ttl") = nb::none(),
+           nb::kw_only(), nb::arg("flags") = 0,
+           nb::sig("def replace(self, " TANDEM_KEY ", " TANDEM_VALUE ", " TANDEM_TTL ", *, flags: int = 0) -> bool"),
+           "Stores the value if there is one. Whether it did.")
       .def("__setitem__", [](Store& s, nb::handle key, nb::handle value) {
-        store_value(s, key, value, nb::none(), 0, tandem_set);
+        store_always(s, key, value, nb::none(), 0);
       }, nb::sig("def __setitem__(self, " TANDEM_KEY ", " TANDEM_VALUE ", /) -> None"))
       .def("append", &concatenate<tandem_append>, nb::arg("key"), nb::arg("value"),
            nb::sig("def append(self, " TANDEM_KEY ", " TANDEM_VALUE ") -> bool"),
@@ -276,7 +275,6 @@ void define_writes(nb::class_<Store>& type) {
            nb::sig("def incr(self, " TANDEM_KEY ", by: int = 1, initial: int | None = None, " TANDEM_TTL ") -> int"),
            "Adds to a decimal number of 64 bits, and returns the new one: above it wraps, below 0 it stops. Without a "
            "value it stores and returns `initial`, with that ttl; KeyError if that is None.");
-#undef TANDEM_STORES
 }
 
 void define_removals(nb::class_<Store>& type) {

@@ -21,7 +21,7 @@ class TooManyThreads(Error):
 
 
 class TooLarge(Error, ValueError):
-    """The item would be larger than the store's `item_max`."""
+    """The item would be larger than the store's `item_max`. A set removes the old item, as memcached does."""
 
 
 class Full(Error, MemoryError):

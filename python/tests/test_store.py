@@ -105,6 +105,7 @@ def test_conditional_writes(store: tandem.Store) -> None:
     assert store.add("a", b"1") and not store.add("a", b"2")
     assert store.replace("a", b"3")
     assert store.append("a", b"4") and store.prepend("a", b"2")
+    assert store.append("a", b"") and store.prepend("a", b"")
     assert store["a"] == b"234"
     item = store.gets("a")
     assert item is not None
@@ -195,6 +196,9 @@ def test_too_large(store: tandem.Store) -> None:
         with pytest.raises(tandem.TooLarge):
             small.append("key", bytes(5000))
         assert small["key"] == b"1"
+        with pytest.raises(tandem.TooLarge):
+            small.set("key", bytes(5000))
+        assert "key" not in small, "as documented"
 
 
 def test_scans(ordered: tandem.Store) -> None:
