@@ -11,7 +11,7 @@ export CCACHE_BASEDIR := $(CURDIR)
 # Folders are mapped out of what is compiled: copies of the sources share results.
 export CCACHE_NOHASHDIR := 1
 
-.PHONY: setup build run test test-fast test-device test-debug test-canaries test-mutants soak soak-linearizability soak-schedules soak-faults test-clients test-browser test-bundle wheel test-python bench bench-micro bundle rtl-area fuzz tidy lint format install uninstall deb clean help
+.PHONY: setup build run test test-fast test-device test-debug test-canaries test-mutants soak soak-linearizability soak-schedules soak-faults test-clients test-browser test-bundle wheel test-python test-python-address bench-python bench bench-micro bundle rtl-area fuzz tidy lint format install uninstall deb clean help
 
 setup: ## install what building and testing need
 	@scripts/setup test
@@ -105,9 +105,17 @@ wheel: ## the Python package with its module, libtandem.so and the server, in bu
 	@scripts/setup test
 	@scripts/wheel
 
-test-python: build ## the wheel on each Python that there is: its tests, Django's, cachelib's and pymemcache's, mypy, the examples (PYTHONS="3.11 3.13" for some)
+test-python: build ## the wheel on each Python that there is: its tests; on the newest Django's, cachelib's and pymemcache's, mypy, the examples (PYTHONS="3.11 3.13" for some)
 	@scripts/setup test
 	@scripts/test_python $(PYTHONS)
+
+test-python-address: ## the Python package's own tests on Python 3.11 (PYTHON=3.13: on that one), module and library built with AddressSanitizer and UBSan
+	@scripts/setup test
+	@scripts/test_python --address $(PYTHON)
+
+bench-python: ## the Python package beside lmdb, diskcache, cachetools and its own C call, some two minutes: build/bench-python
+	@scripts/setup test
+	@scripts/bench_python
 
 rtl-area: ## what the accelerator's design in rtl/ takes of an FPGA, as Yosys estimates it (apt-get install yosys), three minutes
 	@command -v yosys >/dev/null || { echo "make rtl-area: needs yosys" >&2; exit 1; }
