@@ -209,7 +209,7 @@ std::uint64_t ClassPages::cas_of_live(Location l) const noexcept {
 ClassPages::Ages ClassPages::ages_of(PageId page) const noexcept {
   constexpr std::uint32_t parts = 16, looks_max = 64;
   if (class_ == huge_class) {
-    const std::uint64_t cas = cas_of_live(page_location(page));
+    const std::uint64_t cas = cas_of_live(huge_location(page));
     return {cas, cas};
   }
   std::array<std::uint64_t, parts> found;

@@ -119,6 +119,16 @@ class AgedItems {
   std::map<std::uint64_t, std::uint64_t> bytes_;
 };
 
+TEST(Ages, HugeItemsCountByWhenTheyWereStored) {
+  AgedItems items(32, false, 8 * mib);
+  const std::uint64_t small_bytes = 1000, huge_bytes = 2 * mib, new_bytes = 20'000;
+  for (std::uint64_t i = 0; i < 4 * page_bytes / small_bytes; ++i) ASSERT_TRUE(items.store(small_bytes));
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(items.store(huge_bytes));
+  const Heap::Donor donor = items.heap().pick_donor(items.heap().size_class(new_bytes), Heap::DonorRule::any);
+  EXPECT_FALSE(donor.huge_item) << "the newest items go first";
+  EXPECT_EQ(items.heap().class_of(page_location(donor.page)), items.heap().size_class(small_bytes));
+}
+
 class AgesTest : public testing::TestWithParam<bool> {};
 
 // As many sizes as pages, but one page.
