@@ -125,9 +125,10 @@ void Heap::adopt(PageId page, SizeClass c, bool moved) noexcept {
 
 Location Heap::allocate_huge(Cache& cache, std::uint64_t item_bytes) noexcept {
   const auto pages = static_cast<std::uint32_t>(run_pages_of(item_bytes));
-  PageId first = pool_.take_run(pages);
-  if (first == 0 && reclaim_sealed(cache) != 0) first = pool_.take_run(pages);
-  if (first == 0 && scavenge(cache, huge_class)) first = pool_.take_run(pages);
+  const std::uint64_t last_bytes = large_first_bytes + item_bytes - (pages - 1) * page_bytes;
+  reclaim_sealed(cache);  // first: the memory of runs that this worker retired is resident, that of new pages is not
+  PageId first = pool_.take_run(pages, last_bytes);
+  if (first == 0 && scavenge(cache, huge_class)) first = pool_.take_run(pages, last_bytes);
   if (first == 0) return no_location;
 
   PageInfo& info = table_.info(first);
@@ -140,7 +141,7 @@ Location Heap::allocate_huge(Cache& cache, std::uint64_t item_bytes) noexcept {
   table_.set_tag(first, PageState::huge_head, huge_class);
   pages_[index_of(huge_class)].link(first);
   huge_items_.fetch_add(1, std::memory_order_relaxed);
-  huge_pages_.fetch_add(pages, std::memory_order_relaxed);
+  huge_bytes_.fetch_add(pool_.run_bytes(first, pages), std::memory_order_relaxed);
   return l;
 }
 
@@ -148,9 +149,9 @@ void Heap::free_huge(Location l) noexcept {
   const PageId first = page_of(l);
   const std::uint32_t pages = table_.info(first).run_pages;
   for (PageId p = first; p < first + pages; ++p) table_.set_tag(p, PageState::free, 0);
-  pool_.give_run(first, pages);
   huge_items_.fetch_sub(1, std::memory_order_relaxed);
-  huge_pages_.fetch_sub(pages, std::memory_order_relaxed);
+  huge_bytes_.fetch_sub(pool_.run_bytes(first, pages), std::memory_order_relaxed);
+  pool_.give_run(first, pages);
 }
 
 bool Heap::scavenge(Cache& cache, SizeClass c) noexcept {
@@ -211,7 +212,7 @@ void Heap::spill(Cache& cache, SizeClass c, std::uint32_t keep) noexcept {
 }
 
 std::uint64_t Heap::slot_bytes_at(SizeClass c, Location l) const noexcept {
-  return c == huge_class ? table_.info(page_of(l)).run_pages * page_bytes : classes_[c].slot_bytes;
+  return c == huge_class ? pool_.run_bytes(page_of(l), table_.info(page_of(l)).run_pages) : classes_[c].slot_bytes;
 }
 
 void Heap::pin(Location l) noexcept {
@@ -265,7 +266,7 @@ ClassStats Heap::class_stats(SizeClass c) const {
   const ClassPages::Totals totals = pages_[i].totals();
   s.slot_bytes = c == huge_class ? static_cast<std::uint32_t>(page_bytes) : classes_[c].slot_bytes;
   s.slots_per_page = c == huge_class ? 1 : classes_[c].slots_per_page;
-  s.pages = c == huge_class ? huge_pages_.load(std::memory_order_relaxed) : totals.pages;
+  s.pages = c == huge_class ? (huge_bytes() + page_bytes - 1) / page_bytes : totals.pages;
   s.slots_total = s.pages * s.slots_per_page;
   s.slots_free = totals.slots_free + cached;
   // Read at slightly different moments while other threads allocate.

@@ -90,7 +90,10 @@ class Heap {
   // The class of the page that holds l.
   TD_INLINE SizeClass class_of(Location l) const noexcept { return tag::class_of(table_.tag(page_of(l))); }
   // Bytes of the slot (or run of pages) at `l`, which the caller owns: the largest item that fits it.
-  std::uint64_t capacity_bytes(Location l) const noexcept { return slot_bytes_at(class_of(l), l); }
+  std::uint64_t capacity_bytes(Location l) const noexcept {
+    const SizeClass c = class_of(l);
+    return slot_bytes_at(c, l) - (c == huge_class ? large_first_bytes : 0);
+  }
   const SizeClasses& classes() const noexcept { return classes_; }
   std::uint32_t class_count() const noexcept { return classes_.count(); }
   std::uint32_t slot_bytes(SizeClass c) const noexcept { return classes_[c].slot_bytes; }  // REQUIRES: not huge_class
@@ -258,7 +261,7 @@ class Heap {
   std::uint64_t reserved_bytes() const noexcept { return (table_.page_limit - 1) * page_bytes; }
   ClassStats class_stats(SizeClass c) const;  // huge_class, too: a "slot" is a page, slots_used counts items
   std::uint64_t huge_items() const noexcept { return huge_items_.load(std::memory_order_relaxed); }
-  std::uint64_t huge_bytes() const noexcept { return huge_pages_.load(std::memory_order_relaxed) * page_bytes; }
+  std::uint64_t huge_bytes() const noexcept { return huge_bytes_.load(std::memory_order_relaxed); }
 
  private:
   struct Counters {
@@ -344,7 +347,7 @@ class Heap {
   std::unique_ptr<Cache> orphans_;              // holds the retired slots of destroyed caches
 
   alignas(cache_line_bytes) std::atomic<std::uint64_t> retired_bytes_{0};
-  std::atomic<std::uint64_t> huge_items_{0}, huge_pages_{0};
+  std::atomic<std::uint64_t> huge_items_{0}, huge_bytes_{0};
   std::atomic<std::uint64_t> eighths_swept_{0}, pages_moved_{0};
   // Pins of all pages. Usually 0, and then no page's own count is read.
   alignas(cache_line_bytes) std::atomic<std::uint64_t> pins_{0};

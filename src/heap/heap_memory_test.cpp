@@ -9,6 +9,28 @@
 
 #include "heap/heap_fixture.hpp"
 
+namespace tandem {
+namespace {
+
+// Large values that are overwritten, one by one, stay in the memory that they have.
+TEST(HeapMemory, OverwrittenLargeItemsTakeNoNewMemory) {
+  for (const std::uint64_t bytes : {20'000u, 100'000u, 400'000u, 600'000u, 2'200'000u, 9'000'000u}) {
+    TestHeap t(512 * mib, {.item_bytes_max = 16 * mib});
+    TestWorker w(t);
+    Location l = w.make(bytes);
+    for (std::uint64_t stored = 0; stored < 200 * mib; stored += bytes) {
+      const Location next = w.make(bytes);
+      ASSERT_NE(next, no_location);
+      w.retire(l);
+      l = next;
+      ASSERT_LE(t.budget.used_bytes() + t.budget.kept_bytes(), 4 * bytes + 4 * mib) << bytes;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tandem
+
 #if !defined(TANDEM_SANITIZED)  // the sanitizers' shadow is resident, too
 namespace tandem {
 namespace {

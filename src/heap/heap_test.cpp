@@ -204,7 +204,8 @@ TEST(Heap, HugeItemsAreRunsOfPages) {
   EXPECT_EQ(t.heap.total_bytes(t.heap.at(l)), bytes);
   EXPECT_TRUE(w.is_intact(l, bytes, 9));
   EXPECT_EQ(t.heap.huge_items(), 1u);
-  EXPECT_EQ(t.heap.huge_bytes(), 6 * mib);
+  EXPECT_EQ(t.heap.huge_bytes(), 5 * mib + run_part_bytes);
+  EXPECT_EQ(t.heap.capacity_bytes(l), 5 * mib + run_part_bytes - large_first_bytes);
   EXPECT_EQ(t.heap.class_stats(huge_class).slots_used, 1u);
   reader.epoch.enter();
   w.retire(l);
@@ -215,6 +216,16 @@ TEST(Heap, HugeItemsAreRunsOfPages) {
   EXPECT_EQ(t.heap.huge_items(), 0u);
   EXPECT_EQ(t.heap.huge_bytes(), 0u);
   EXPECT_EQ(t.budget.used_bytes(), 0u);
+}
+
+TEST(Heap, ValueOfAMebibyteTakesLittleMore) {
+  TestHeap t(64 * mib, {.item_bytes_max = 32 * mib});
+  TestWorker w(t);
+  std::vector<Location> items;
+  const std::uint64_t bytes = Item::total_bytes(0, 20, mib);
+  for (Location l = w.make(bytes, items.size()); l != no_location; l = w.make(bytes, items.size())) items.push_back(l);
+  EXPECT_GE(items.size(), 58u) << "1.1 MiB each";
+  for (std::size_t i = 0; i < items.size(); ++i) EXPECT_TRUE(w.is_intact(items[i], bytes, i)) << i;
 }
 
 TEST(Heap, HugeItemIsRetiredAtOnceInFull) {

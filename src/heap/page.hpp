@@ -54,13 +54,15 @@ struct alignas(cache_line_bytes) PageInfo {
   std::uint64_t emptied_stamp;    // while emptied: safe when no thread examines it
   std::uint32_t free_count;       // bits set in the bitmap
   bool in_avail;
-  bool in_pool;  // charged and free
-  bool is_kept;  // in_pool: with its whole frame
-  bool dirty;    // in the pool, or just taken from it: has bytes that are not zero
-  bool holed;    // in_pool: its blocks in the file may be gone
+  bool in_pool;      // charged and free
+  bool is_kept;      // in_pool: with its whole frame
+  bool dirty;        // in the pool, or just taken from it: has bytes that are not zero
+  bool holed;        // in_pool: its blocks in the file may be gone
+  bool small_pages;  // of a frame, in its first page: the system does not back it with huge pages
   // Not guarded.
   std::atomic<std::uint32_t> pins;  // outputs that still point into the page: its slots are not reused meanwhile
   std::uint32_t run_pages;          // of a huge item, in its first page; fixed while it is allocated
+  std::uint32_t short_bytes;        // of a frame in which a run ends, in its first page: what is charged of it; 0: all
   std::uint64_t huge_value_bytes;   // the same
 };
 static_assert(sizeof(PageInfo) == cache_line_bytes);
@@ -98,5 +100,8 @@ TD_INLINE constexpr Location huge_location(PageId first) noexcept { return page_
 constexpr std::uint64_t run_pages_of(std::uint64_t item_bytes) noexcept {
   return (large_first_bytes + item_bytes + page_bytes - 1) / page_bytes;
 }
+// A run's last page is charged in parts: no system's pages are larger.
+inline constexpr std::uint32_t run_part_bytes = std::uint32_t{64} << 10;
+static_assert(page_bytes % run_part_bytes == 0);
 
 }  // namespace tandem

@@ -55,11 +55,11 @@ PagePool::PagePool(MemoryBudget& budget, bool huge_pages, MemoryFile* file)
 
 PagePool::~PagePool() {
   budget_.set_keeper(nullptr);
-  budget_.use_kept(frames_kept_ * frame_cost_bytes());
+  budget_.use_kept(budget_.kept_bytes());
   for (PageId p = 1; p < table_.page_limit; ++p) {
     if (!is_free(p)) unpoison_memory(table_.page(p), page_bytes);
   }
-  budget_.give_back(frames_used_ * frame_cost_bytes());
+  budget_.give_back(charged_bytes_);
   munmap(range_, range_bytes_);
   munmap(infos_, infos_bytes_);
 }
@@ -97,7 +97,7 @@ bool PagePool::reserve(std::uint64_t pages) noexcept {
     table_.saved_huge_value_bytes = file_->huge_value_bytes();
   }
   // A hint; kernels without huge pages refuse.
-  if (huge_pages_) madvise(page_1, pages * page_bytes, MADV_HUGEPAGE);
+  madvise(page_1, pages * page_bytes, huge_pages_ ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
   return true;
 }
 
@@ -109,14 +109,19 @@ PageId PagePool::take_page() noexcept {
   if (page == 0 && kept_head_ != 0 && may_use_idle) {
     page = kept_head_;
     use_frame(page);
+    if (!widen(page)) {
+      keep_if_idle(page);
+      return 0;
+    }
   } else if (page == 0) {
     page = find_page();
-    if (page == 0 || !charge(1)) return 0;
+    if (page == 0 || !charge(frame_cost_bytes())) return 0;
+    set_small_pages(page, false);
     if (!make_usable(page, page + pages_per_frame_)) {
       budget_.give_back(frame_cost_bytes());
       return 0;
     }
-    ++frames_used_;
+    charged_bytes_ += frame_cost_bytes();
     for (PageId p = page; p < page + pages_per_frame_; ++p) list_push(p, is_file_dirty_, false);
   }
   list_remove(page);
@@ -124,18 +129,30 @@ PageId PagePool::take_page() noexcept {
   return page;
 }
 
-PageId PagePool::take_run(std::uint32_t pages) noexcept {
-  if (pages == 1) return take_page();
+PageId PagePool::take_run(std::uint32_t pages, std::uint64_t last_bytes) noexcept {
+  std::uint32_t short_bytes = short_bytes_of(pages, last_bytes);
+  if (pages == 1 && short_bytes == 0) return take_page();
   const std::lock_guard lock(mutex_);
-  const PageId first = choose_run(pages);
+  PageId first = 0, end = 0;
+  if (short_bytes != 0) {
+    const std::uint32_t span = (pages + pages_per_frame_ - 1) / pages_per_frame_ * pages_per_frame_;
+    first = choose_run(span, pages_per_frame_);
+    end = first + span;
+  }
+  if (first == 0) {
+    short_bytes = 0;
+    first = choose_run(pages, 1);
+    end = first + pages;
+  }
   if (first == 0) return 0;
-  const PageId end = first + pages;
   const PageId frames_begin = frame_first(first), frames_end = frame_first(end - 1) + pages_per_frame_;
+  if (short_bytes != 0 && !set_small_pages(frames_end - pages_per_frame_, true))
+    short_bytes = static_cast<std::uint32_t>(frame_bytes());
   // Kept frames become the run's, so that charging others does not return them.
   for (PageId f = frames_begin; f < frames_end; f += pages_per_frame_) {
     if (table_.info(f).in_pool && table_.info(f).is_kept) use_frame(f);
   }
-  if (!charge_run(frames_begin, frames_end)) {
+  if (!charge_run(frames_begin, frames_end, short_bytes)) {
     keep_idle(frames_begin, frames_end);
     return 0;
   }
@@ -144,38 +161,105 @@ PageId PagePool::take_run(std::uint32_t pages) noexcept {
   return first;
 }
 
-// Preferably of pages that are resident already.
-PageId PagePool::choose_run(std::uint32_t pages) const noexcept {
-  const PageId resident = pages_idle() < pages ? 0 : find_run(idle_pages_, pages);
-  return resident != 0 ? resident : find_run(free_pages_, pages);
+// What a run charges of its last frame; 0: all of it, or the odd page serves others. A short frame takes the addresses
+// of a whole one, so the range must have as many more than the budget.
+std::uint32_t PagePool::short_bytes_of(std::uint32_t pages, std::uint64_t last_bytes) const noexcept {
+  const std::uint64_t used = (last_bytes + run_part_bytes - 1) / run_part_bytes * run_part_bytes;
+  if (file_ != nullptr || used >= page_bytes) return 0;
+  const std::uint64_t budget_pages = std::max<std::uint64_t>(budget_.limit_bytes() / page_bytes, 1);
+  const std::uint64_t times = table_.page_limit / budget_pages;
+  const std::uint64_t frames = (pages + pages_per_frame_ - 1) / pages_per_frame_;
+  if (frames * frame_bytes() > times * ((pages - 1) * page_bytes + used)) return 0;
+  return static_cast<std::uint32_t>((pages - 1) % pages_per_frame_ * page_bytes + used);
 }
 
-// Charges frames to the budget; kept frames are returned for them.
-bool PagePool::charge(std::uint64_t frames) noexcept {
-  const std::uint64_t bytes = frames * frame_cost_bytes();
+// Preferably of pages that are resident already.
+PageId PagePool::choose_run(std::uint32_t pages, std::uint32_t align) const noexcept {
+  const PageId resident = pages_idle() < pages ? 0 : find_run(idle_pages_, pages, align);
+  return resident != 0 ? resident : find_run(free_pages_, pages, align);
+}
+
+// Charges bytes to the budget; kept frames are returned for them.
+bool PagePool::charge(std::uint64_t bytes) noexcept {
   while (!budget_.take_free(bytes)) {
     const std::uint64_t limit_bytes = budget_.limit_bytes();
-    if (bytes > limit_bytes || budget_.used_bytes() > limit_bytes - bytes || return_frames(frames) == 0) return false;
+    if (bytes > limit_bytes || budget_.used_bytes() > limit_bytes - bytes || return_frames(bytes) == 0) return false;
   }
   return true;
 }
 
-// Charges those frames of [begin, end) that are not; then all their free pages are in the list. (Taking zero bytes
-// fails, too, while a claim waits.)
-bool PagePool::charge_run(PageId begin, PageId end) noexcept {
-  std::uint64_t frames = 0;
+// Charges what is not charged yet of [begin, end); then all free pages there are in the list. (Taking zero bytes fails,
+// too, while a claim waits.)
+bool PagePool::charge_run(PageId begin, PageId end, std::uint32_t short_bytes) noexcept {
+  const PageId last = end - pages_per_frame_;
+  const auto wanted = [&](PageId f) noexcept { return frame_cost_bytes(f == last ? short_bytes : 0); };
+  std::uint64_t bytes = 0;
   bool needs_blocks = false;
-  for (PageId f = begin; f < end; f += pages_per_frame_) frames += is_uncharged(f) ? 1u : 0u;
+  for (PageId f = begin; f < end; f += pages_per_frame_) {
+    const std::uint64_t has = is_uncharged(f) ? 0 : cost_of(f);
+    bytes += wanted(f) - std::min(has, wanted(f));
+    needs_blocks |= has == 0;
+  }
   for (PageId p = begin; p < end; ++p) needs_blocks |= table_.info(p).in_pool && table_.info(p).holed;
-  if (!charge(frames)) return false;
-  if ((frames != 0 || needs_blocks) && !make_usable(begin, end)) {
-    budget_.give_back(frames * frame_cost_bytes());
+  if (!charge(bytes)) return false;
+  if (needs_blocks && !make_usable(begin, end)) {
+    budget_.give_back(bytes);
     return false;
   }
-  frames_used_ += frames;
+  charged_bytes_ += bytes;
+  for (PageId f = begin; f < end; f += pages_per_frame_) {
+    if (!is_uncharged(f) && cost_of(f) > wanted(f)) {
+      shorten(f, short_bytes);
+      continue;
+    }
+    table_.info(f).short_bytes = f == last ? short_bytes : 0;
+    if (f != last || short_bytes == 0) set_small_pages(f, false);
+  }
   for (PageId p = begin; p < end; ++p) {
     if (is_free(p) && !table_.info(p).in_pool) list_push(p, is_file_dirty_, false);
   }
+  return true;
+}
+
+// Charges all of a frame. False: past the budget.
+bool PagePool::widen(PageId frame) noexcept {
+  PageInfo& info = table_.info(frame);
+  const std::uint64_t bytes = frame_cost_bytes() - cost_of(frame);
+  if (bytes != 0 && !charge(bytes)) return false;
+  charged_bytes_ += bytes;
+  info.short_bytes = 0;
+  set_small_pages(frame, false);
+  return true;
+}
+
+// Returns the end of a frame, which is resident, to the system and the budget. If that refuses, the charge stays.
+void PagePool::shorten(PageId frame, std::uint32_t short_bytes) noexcept {
+  PageInfo& info = table_.info(frame);
+  const std::uint64_t had = cost_of(frame);
+  const auto had_bytes = static_cast<std::uint32_t>(info.short_bytes != 0 ? info.short_bytes : frame_bytes());
+  const bool is_done = madvise(table_.page(frame) + short_bytes, had_bytes - short_bytes, MADV_DONTNEED) == 0;
+  info.short_bytes = is_done ? short_bytes : had_bytes;
+  charged_bytes_ -= had - cost_of(frame);
+  budget_.give_back(had - cost_of(frame));
+}
+
+// False: it would cut the range into too many mappings, of which a process may have 65,530 (vm.max_map_count).
+bool PagePool::set_small_pages(PageId frame, bool small) noexcept {
+  constexpr std::uint64_t borders_max = 16'384;
+  PageInfo& info = table_.info(frame);
+  if (!huge_pages_ || info.small_pages == small) return true;
+  const auto is_border = [&](PageId other) noexcept {
+    const bool differs = other != 0 && other < table_.page_limit && table_.info(other).small_pages != info.small_pages;
+    return differs ? std::uint64_t{1} : 0;
+  };
+  const PageId before = frame > pages_per_frame_ ? frame - pages_per_frame_ : 0;
+  const std::uint64_t borders = small_borders_ - is_border(before) - is_border(frame + pages_per_frame_);
+  if (small && borders + 2 > borders_max) return false;
+  // Kernels without huge pages refuse, and need not be told.
+  if (madvise(table_.page(frame), frame_bytes(), small ? MADV_NOHUGEPAGE : MADV_HUGEPAGE) != 0 && errno != EINVAL)
+    return false;
+  info.small_pages = small;
+  small_borders_ = borders + is_border(before) + is_border(frame + pages_per_frame_);
   return true;
 }
 
@@ -193,8 +277,9 @@ PageId PagePool::first_with_blocks() const noexcept {
 void PagePool::give_page(PageId page) noexcept { give_run(page, 1); }
 
 void PagePool::give_run(PageId first, std::uint32_t pages) noexcept {
-  const PageId end = first + pages;
   const std::lock_guard lock(mutex_);
+  PageId end = first + pages;
+  if (const PageId last = frame_first(end - 1); table_.info(last).short_bytes != 0) end = last + pages_per_frame_;
   for (PageId p = first; p < end; ++p) {
     free_pages_[p / 64] |= std::uint64_t{1} << p % 64;
     list_push(p, true, false);
@@ -237,8 +322,9 @@ bool PagePool::is_uncharged(PageId frame) const noexcept {
   return true;
 }
 
-// The first of the highest neighbours among pages with their bits set.
-PageId PagePool::find_run(const std::vector<std::uint64_t>& among, std::uint32_t pages) noexcept {
+// The first of the highest neighbours among pages with their bits set, of which it is a multiple of `align` behind page
+// 1.
+PageId PagePool::find_run(const std::vector<std::uint64_t>& among, std::uint32_t pages, std::uint32_t align) noexcept {
   std::uint32_t run = 0;
   for (std::size_t w = among.size(); w-- > 0;) {
     const std::uint64_t word = among[w];
@@ -249,7 +335,8 @@ PageId PagePool::find_run(const std::vector<std::uint64_t>& among, std::uint32_t
     } else {
       for (unsigned bit = 64; bit-- > 0;) {
         run = (word >> bit & 1) != 0 ? run + 1 : 0;
-        if (run == pages) return static_cast<PageId>(w * 64 + bit);
+        const auto page = static_cast<PageId>(w * 64 + bit);
+        if (run >= pages && (page - 1) % align == 0) return page;
       }
     }
   }
@@ -302,7 +389,7 @@ bool PagePool::recover_run(PageId first, std::uint32_t pages) noexcept {
   std::uint64_t frames = 0;
   for (PageId f = frame_first(first); f < end; f += pages_per_frame_) frames += is_uncharged(f) ? 1u : 0u;
   if (!budget_.take(frames * frame_cost_bytes())) return false;
-  frames_used_ += frames;
+  charged_bytes_ += frames * frame_cost_bytes();
   mark_used(first, end);
   const PageId used_end = std::min(frame_first(end - 1) + pages_per_frame_, table_.page_limit);
   if (used_end > page_end_.load(std::memory_order_relaxed)) page_end_.store(used_end, std::memory_order_release);
@@ -344,11 +431,12 @@ void PagePool::mark_used(PageId first, PageId end) noexcept {
 // Returns memory to the system: it reads as zero from now on. Locked memory (mlockall) cannot be discarded, only mapped
 // again.
 bool PagePool::discard(PageId first, PageId end) noexcept {
-  const auto discard_bytes = [this](void* at, std::uint64_t bytes) noexcept {
+  const int advice = huge_pages_ && !table_.info(first).small_pages ? MADV_HUGEPAGE : MADV_NOHUGEPAGE;
+  const auto discard_bytes = [advice](void* at, std::uint64_t bytes) noexcept {
     if (madvise(at, bytes, MADV_DONTNEED) == 0) return true;
     constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
     if (mmap(at, bytes, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED) return false;
-    if (huge_pages_) madvise(at, bytes, MADV_HUGEPAGE);
+    madvise(at, bytes, advice);
     return true;
   };
   const std::uint64_t pages = end - first;

@@ -9,6 +9,9 @@
 // frames of two: what is resident never passes what was charged. The unused half of a frame stays here, charged, for
 // the next request for a page.
 //
+// The last frame of a run is charged only as far as the run reaches. The rest is address space: small pages back that
+// frame, and nobody touches what is beyond. Not in a file, and not where the range is too small for it.
+//
 // A frame that became free is kept: it stays resident and charged, because the system zeroes memory again at each use.
 // It is returned when the budget needs it (KeptMemory), or when nothing has needed it for a time (return_unneeded).
 //
@@ -45,8 +48,15 @@ class PagePool final : private KeptMemory {
 
   // A page, or 0 when the budget or the range is used up. Its bytes are zero unless PageInfo::dirty says otherwise.
   PageId take_page() noexcept;
-  // The first of `pages` neighbouring pages, or 0. Their bytes are whatever was there.
-  PageId take_run(std::uint32_t pages) noexcept;
+  // The first of `pages` neighbouring pages, or 0. Their bytes are whatever was there. Of the last page only
+  // `last_bytes` are needed; run_bytes() says what may be used.
+  PageId take_run(std::uint32_t pages, std::uint64_t last_bytes = page_bytes) noexcept;
+  // Of a run in use.
+  std::uint64_t run_bytes(PageId first, std::uint32_t pages) const noexcept {
+    const PageId last = frame_first(first + pages - 1);
+    const std::uint32_t short_bytes = table_.info(last).short_bytes;
+    return short_bytes == 0 ? pages * page_bytes : (last - first) * page_bytes + short_bytes;
+  }
   // REQUIRES: the tags say free and no thread reads the bytes any more.
   void give_page(PageId page) noexcept;
   void give_run(PageId first, std::uint32_t pages) noexcept;
@@ -86,7 +96,12 @@ class PagePool final : private KeptMemory {
   // while one of its pages is in use.
   PageId frame_first(PageId p) const noexcept { return (p - 1) / pages_per_frame_ * pages_per_frame_ + 1; }
   PageId buddy_of(PageId p) const noexcept { return ((p - 1) ^ 1) + 1; }
+  std::uint64_t frame_bytes() const noexcept { return pages_per_frame_ * page_bytes; }
   std::uint64_t frame_cost_bytes() const noexcept { return pages_per_frame_ * page_cost_bytes; }
+  std::uint64_t frame_cost_bytes(std::uint32_t short_bytes) const noexcept {
+    return frame_cost_bytes() - (short_bytes == 0 ? 0 : frame_bytes() - short_bytes);
+  }
+  std::uint64_t cost_of(PageId frame) const noexcept { return frame_cost_bytes(table_.info(frame).short_bytes); }
 
   bool reserve(std::uint64_t pages) noexcept;
   // The following REQUIRE the lock.
@@ -94,10 +109,14 @@ class PagePool final : private KeptMemory {
   bool is_uncharged(PageId frame) const noexcept;  // by its first page: all of it is free
   PageId first_with_blocks() const noexcept;
   PageId find_page() noexcept;  // the first of an uncharged frame
-  static PageId find_run(const std::vector<std::uint64_t>& among, std::uint32_t pages) noexcept;
-  PageId choose_run(std::uint32_t pages) const noexcept;
-  bool charge(std::uint64_t frames) noexcept;
-  bool charge_run(PageId first, PageId end) noexcept;
+  static PageId find_run(const std::vector<std::uint64_t>& among, std::uint32_t pages, std::uint32_t align) noexcept;
+  PageId choose_run(std::uint32_t pages, std::uint32_t align) const noexcept;
+  std::uint32_t short_bytes_of(std::uint32_t pages, std::uint64_t last_bytes) const noexcept;
+  bool charge(std::uint64_t bytes) noexcept;
+  bool charge_run(PageId begin, PageId end, std::uint32_t short_bytes) noexcept;
+  bool widen(PageId frame) noexcept;
+  void shorten(PageId frame, std::uint32_t short_bytes) noexcept;
+  bool set_small_pages(PageId frame, bool small) noexcept;
   bool make_usable(PageId first, PageId end) noexcept;
   bool make_block_usable(std::uint32_t block) noexcept;
   bool allocate_blocks(PageId first, PageId end) noexcept;
@@ -111,7 +130,8 @@ class PagePool final : private KeptMemory {
   void keep_idle(PageId begin, PageId end) noexcept;  // those frames whose pages are all in the list
   void keep_if_idle(PageId frame) noexcept;
   void use_frame(PageId frame) noexcept;  // its pages become other halves of frames in use
-  std::uint64_t return_frames(std::uint64_t frames_max) noexcept;
+  std::uint64_t return_frame() noexcept;
+  std::uint64_t return_frames(std::uint64_t bytes) noexcept;
 
   std::uint64_t return_kept(std::uint64_t bytes) noexcept override;
   bool discard(PageId first, PageId end) noexcept;
@@ -132,12 +152,13 @@ class PagePool final : private KeptMemory {
   std::vector<std::uint64_t> free_pages_;  // a bit each, by page
   std::vector<bool> usable_blocks_;
   std::size_t free_hint_ = 0;  // no all-free frame begins in a word before it
-  std::uint64_t frames_used_ = 0;
+  std::uint64_t charged_bytes_ = 0;
+  std::uint64_t small_borders_ = 0;  // between frames with small pages and others
   PageId lone_last_ = 0;
   PageId list_head_ = 0, list_tail_ = 0;  // free pages of frames in use
   PageId kept_head_ = 0, kept_tail_ = 0;  // kept frames, the last freed one first
-  std::uint64_t frames_kept_ = 0;         // of frames_used_
-  std::uint64_t frames_unneeded_ = 0;     // the fewest that were kept since unneeded_since_s_
+  std::uint64_t frames_kept_ = 0;
+  std::uint64_t frames_unneeded_ = 0;  // the fewest that were kept since unneeded_since_s_
   std::uint32_t unneeded_since_s_ = 0;
   std::vector<std::uint64_t> idle_pages_;        // a bit each: in one of the two lists
   std::atomic<std::uint64_t> pages_idle_{0};     // in the lists; written under the lock

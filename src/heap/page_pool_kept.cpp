@@ -43,7 +43,7 @@ void PagePool::list_remove(PageId p) noexcept {
 void PagePool::keep_idle(PageId begin, PageId end) noexcept {
   for (PageId f = begin; f < end; f += pages_per_frame_) keep_if_idle(f);
   // A claim waits for memory, or the limit was lowered.
-  while (budget_.overdrawn() && return_frames(1) != 0) {
+  while (budget_.overdrawn() && return_frame() != 0) {
   }
 }
 
@@ -58,12 +58,12 @@ void PagePool::keep_if_idle(PageId frame) noexcept {
   }
   push(kept_head_, kept_tail_, frame);
   ++frames_kept_;
-  budget_.keep(frame_cost_bytes());
+  budget_.keep(cost_of(frame));
 }
 
 void PagePool::use_frame(PageId frame) noexcept {
   remove(kept_head_, kept_tail_, frame);
-  budget_.use_kept(frame_cost_bytes());
+  budget_.use_kept(cost_of(frame));
   frames_unneeded_ = std::min(frames_unneeded_, --frames_kept_);
   for (PageId p = frame + pages_per_frame_; p-- > frame;) {
     table_.info(p).is_kept = false;
@@ -71,28 +71,43 @@ void PagePool::use_frame(PageId frame) noexcept {
   }
 }
 
-// Returns the frames that were freed first to the system. How many: fewer where there are fewer, or it refuses them.
-std::uint64_t PagePool::return_frames(std::uint64_t frames_max) noexcept {
-  std::uint64_t returned = 0;
-  for (; returned < frames_max && kept_tail_ != 0; ++returned) {
-    const PageId frame = kept_tail_;
-    use_frame(frame);
-    if (!discard(frame, frame + pages_per_frame_)) {
-      // Still resident, so still charged.
+// Returns the frame that was freed first to the system. How many bytes: 0 where there is none, or it refuses it.
+std::uint64_t PagePool::return_frame() noexcept {
+  if (kept_tail_ == 0) return 0;
+  const PageId frame = kept_tail_;
+  use_frame(frame);
+  PageInfo& first = table_.info(frame);
+  if (!discard(frame, frame + pages_per_frame_)) {
+    // Still resident, so still charged.
+    if (first.short_bytes != 0) {
+      keep_if_idle(frame);
+    } else {
       for (PageId p = frame; p < frame + pages_per_frame_; ++p) table_.info(p).holed = true;
-      break;
     }
-    for (PageId p = frame; p < frame + pages_per_frame_; ++p) list_remove(p);
-    free_hint_ = std::min<std::size_t>(free_hint_, frame / 64);
-    --frames_used_;
-    budget_.give_back(frame_cost_bytes());
+    return 0;
+  }
+  for (PageId p = frame; p < frame + pages_per_frame_; ++p) list_remove(p);
+  free_hint_ = std::min<std::size_t>(free_hint_, frame / 64);
+  const std::uint64_t bytes = cost_of(frame);
+  first.short_bytes = 0;
+  charged_bytes_ -= bytes;
+  budget_.give_back(bytes);
+  return bytes;
+}
+
+std::uint64_t PagePool::return_frames(std::uint64_t bytes) noexcept {
+  std::uint64_t returned = 0;
+  while (returned < bytes) {
+    const std::uint64_t more = return_frame();
+    if (more == 0) break;
+    returned += more;
   }
   return returned;
 }
 
 std::uint64_t PagePool::return_kept(std::uint64_t bytes) noexcept {
   const std::lock_guard lock(mutex_);
-  return return_frames((bytes + frame_cost_bytes() - 1) / frame_cost_bytes()) * frame_cost_bytes();
+  return return_frames(bytes);
 }
 
 void PagePool::return_unneeded(std::uint32_t now_s) noexcept {
@@ -107,9 +122,10 @@ void PagePool::return_unneeded(std::uint32_t now_s) noexcept {
   }
   while (left != 0) {
     const std::lock_guard lock(mutex_);
-    const std::uint64_t returned = return_frames(std::min({left, frames_at_once, frames_unneeded_}));
-    if (returned == 0) return;
-    left -= returned;
+    for (std::uint64_t n = std::min({left, frames_at_once, frames_unneeded_}); n != 0; --n, --left) {
+      if (return_frame() == 0) return;
+    }
+    if (frames_unneeded_ == 0) return;
   }
 }
 

@@ -245,6 +245,76 @@ TEST_P(PagePoolTest, RunsOfOddLengthLeaveNothingUnused) {
   EXPECT_EQ(budget.used_bytes(), 0u);
 }
 
+TEST_P(PagePoolTest, LastPageOfARunIsChargedInParts) {
+  const std::uint64_t overhead = pool.pages_per_frame() * PagePool::page_overhead_bytes;
+  for (const std::uint32_t pages : {1u, 2u, 3u, 4u}) {
+    const std::uint64_t used = (pages - 1) * page_bytes + 100'000,
+                        charged = (pages - 1) * page_bytes + 2 * run_part_bytes;
+    const PageId run = pool.take_run(pages, 100'000);
+    ASSERT_NE(run, 0u);
+    EXPECT_EQ(pool.run_bytes(run, pages), charged);
+    EXPECT_GE(budget.used_bytes(), charged);
+    EXPECT_LE(budget.used_bytes(), charged + (pages + 1) / 2 * 2 * overhead);
+    std::memset(pool.table().page(run), 0xee, used);
+    std::size_t resident = 0;
+    for (PageId p = run; p < run + (pages + 1) / 2 * 2; ++p) resident += resident_parts(pool, p);
+    EXPECT_GE(resident * 4096, used);
+    EXPECT_LE(resident * 4096, charged) << pages;
+    pool.give_run(run, pages);
+    EXPECT_EQ(budget.used_bytes(), 0u);
+    EXPECT_LE(resident * 4096, budget.kept_bytes());
+  }
+}
+
+TEST_P(PagePoolTest, AsManyRunsFitAsTheirBytes) {
+  // 1.125 MiB each: of whole pages 31 would fit.
+  std::vector<PageId> runs;
+  for (PageId run = pool.take_run(2, 100'000); run != 0; run = pool.take_run(2, 100'000)) {
+    std::memset(pool.table().page(run), static_cast<int>(runs.size()), page_bytes + 100'000);
+    runs.push_back(run);
+  }
+  EXPECT_GE(runs.size(), 55u);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const char* const at = pool.table().page(runs[i]);
+    EXPECT_EQ(at[0], static_cast<char>(i));
+    EXPECT_EQ(std::memcmp(at, at + 1, page_bytes + 100'000 - 1), 0) << "runs overlap";
+  }
+  for (const PageId run : runs) pool.give_run(run, 2);
+  EXPECT_EQ(budget.used_bytes(), 0u);
+}
+
+TEST_P(PagePoolTest, KeptEndOfARunServesAnyUse) {
+  // Each kind of run or page takes over what another one left, and is charged for itself alone.
+  struct Use {
+    std::uint32_t pages;
+    std::uint64_t last_bytes;
+  };
+  TestRandom random(3);
+  std::uint64_t resident_max = 0;
+  for (int i = 0; i < 400; ++i) {
+    const Use use{1 + static_cast<std::uint32_t>(random.below(4)), 1 + random.below(page_bytes)};
+    const bool is_page = random.below(4) == 0;
+    const PageId first = is_page ? pool.take_page() : pool.take_run(use.pages, use.last_bytes);
+    ASSERT_NE(first, 0u);
+    const std::uint64_t bytes = is_page ? page_bytes : pool.run_bytes(first, use.pages);
+    ASSERT_GE(bytes, is_page ? page_bytes : (use.pages - 1) * page_bytes + use.last_bytes);
+    std::memset(pool.table().page(first), 0xee, bytes);
+    std::uint64_t resident = 0;
+    for (PageId p = 1; p < pool.table().page_limit && i % 16 == 0; ++p) resident += resident_parts(pool, p) * 4096;
+    ASSERT_LE(resident, budget.used_bytes() + budget.kept_bytes());
+    resident_max = std::max(resident_max, resident);
+    if (is_page) {
+      pool.give_page(first);
+    } else {
+      pool.give_run(first, use.pages);
+    }
+    ASSERT_EQ(budget.used_bytes(), 0u);
+  }
+  EXPECT_GT(resident_max, page_bytes);
+  for (std::uint32_t turn = 1; turn <= 3; ++turn) pool.return_unneeded(turn * PagePool::kept_s);
+  EXPECT_EQ(budget.kept_bytes(), 0u);
+}
+
 TEST_P(PagePoolTest, RunLargerThanTheBudgetIsRefusedAndNothingIsKept) {
   EXPECT_EQ(pool.take_run(65), 0u);
   EXPECT_EQ(pool.take_run(1u << 20), 0u);
@@ -322,6 +392,17 @@ TEST(PagePool, SmallBudgetsUseSinglePages) {
   MemoryBudget budget(8 * mib);
   const PagePool pool(budget, true);
   EXPECT_EQ(pool.pages_per_frame(), 1u);
+}
+
+// Where the range is hardly larger than the budget, short frames would use up its addresses.
+TEST(PagePool, RunsOfLargeBudgetsTakeWholePages) {
+  MemoryBudget budget(std::uint64_t{100} << 30);
+  PagePool pool(budget, true);
+  const PageId run = pool.take_run(1, page_bytes / 2 + 100);
+  ASSERT_NE(run, 0u);
+  EXPECT_EQ(pool.run_bytes(run, 1), page_bytes);
+  EXPECT_NE(pool.take_run(1, page_bytes / 2 + 100), 0u);
+  EXPECT_LE(budget.used_bytes(), 2 * PagePool::page_cost_bytes);
 }
 
 TEST(PagePool, BudgetBelowAPageGivesNone) {

@@ -229,7 +229,7 @@ void HeapRecovery::finish() {
     } else if (page.kind == Kind::huge) {
       heap_.pages_[heap_.index_of(huge_class)].link(p);
       heap_.huge_items_.fetch_add(1, std::memory_order_relaxed);
-      heap_.huge_pages_.fetch_add(page.pages, std::memory_order_relaxed);
+      heap_.huge_bytes_.fetch_add(heap_.pool_.run_bytes(p, page.pages), std::memory_order_relaxed);
     }
   }
   for (const Location l : gone_) {

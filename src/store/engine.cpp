@@ -529,8 +529,8 @@ void Engine::balance_classes() {
     const ClassStats s = heap_->class_stats(c);
     const std::uint64_t evicted = s.evictions - std::min(evictions_seen_[i], s.evictions);
     // Evictions while the level is 0 must not move pages later.
-    const std::uint64_t pages_per_huge_item = s.pages / std::max<std::uint64_t>(heap_->huge_items(), 1);
-    const std::uint64_t pages = c == huge_class ? evicted * pages_per_huge_item : evicted / s.slots_per_page;
+    const std::uint64_t slots = c == huge_class ? std::max<std::uint64_t>(heap_->huge_items(), 1) : s.slots_per_page;
+    const std::uint64_t pages = evicted * (c == huge_class ? s.pages : 1) / slots;
     if (pages == 0 && level != 0) continue;
     evictions_seen_[i] = s.evictions;
     if (level == 0) continue;
