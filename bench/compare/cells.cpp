@@ -9,6 +9,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "bench/workload/sizes.hpp"
 #include "bench/workload/spec.hpp"
 
 namespace tandem::bench {
@@ -30,6 +31,28 @@ struct Mix {
 constexpr std::array mixes{Mix{"text", "text", 1, 0.95}, Mix{"meta", "meta", 1, 0.95}, Mix{"set50", "text", 1.3, 0.5}};
 
 constexpr double udp_goal = 1.2;
+
+struct LargeSize {
+  std::string_view name;
+  std::uint64_t bytes;
+};
+constexpr std::array large_sizes{LargeSize{"64k", 64 << 10}, LargeSize{"512k", 512 << 10}, LargeSize{"1m", 1 << 20},
+                                 LargeSize{"2m", 2 << 20}, LargeSize{"8m", 8 << 20}};
+constexpr std::uint64_t large_data_bytes = 128 << 20;  // of each size
+
+void add_large_cells(std::vector<Cell>& cells, const DataSet& data) {
+  for (const LargeSize& size : large_sizes) {
+    Cell cell;
+    cell.data = data;
+    cell.data.value_bytes = std::to_string(size.bytes);
+    cell.data.keys = std::min(data.keys, large_data_bytes / size.bytes);
+    for (const auto& [name, share] : {std::pair{"get", 1.0}, std::pair{"set", 0.0}}) {
+      cell.name = fmt::format("{}-{}", name, size.name);
+      cell.get_share = share;
+      cells.push_back(cell);
+    }
+  }
+}
 
 template <class T>
 std::vector<T> or_default(const std::vector<T>& list, T value) {
@@ -54,6 +77,13 @@ std::string name_of(const Cell& cell, const CellLists& lists) {
 }
 
 }  // namespace
+
+std::uint64_t DataSet::item_bytes_max() const {
+  constexpr std::uint64_t beside_value = 4096;
+  const std::uint64_t most = workload.empty() ? workload::parse_value_sizes(value_bytes).most() : 0;  // presets: below
+  // memcached takes multiples of its chunks of 512 KiB.
+  return (most + beside_value + item_bytes_default - 1) / item_bytes_default * item_bytes_default;
+}
 
 bool Cell::suits(const Peer& peer) const {
   if (!(udp ? peer.udp : peer.tcp)) return false;
@@ -96,6 +126,7 @@ std::vector<Cell> named_cells(const DataSet& data) {
     cell.pipeline = depth;
     cells.push_back(cell);
   }
+  add_large_cells(cells, data);
   return cells;
 }
 
@@ -171,6 +202,15 @@ std::vector<Cell> product(const CellLists& lists, const DataSet& data) {
 std::string describe(const Cell& cell) {
   std::string text = cell.udp ? cell.protocol + " over UDP" : cell.protocol;
   text += cell.data.workload.empty() ? fmt::format(", {:g} % GET", 100 * cell.get_share) : ", " + cell.data.workload;
+  if (cell.data.workload.empty()) {
+    const workload::Sizes sizes = workload::parse_value_sizes(cell.data.value_bytes);
+    const bool is_large = sizes.model == workload::SizeModel::fixed && sizes.low >= (64 << 10) && sizes.low % 1024 == 0;
+    if (is_large && sizes.low % (1 << 20) == 0) {
+      text += fmt::format(", values of {} MiB", sizes.low >> 20);
+    } else if (is_large) {
+      text += fmt::format(", values of {} KiB", sizes.low >> 10);
+    }
+  }
   if (cell.connections > 1) text += fmt::format(", {} connections", cell.connections);
   text += cell.pipeline > 1 ? fmt::format(", {} requests in flight", cell.pipeline) : ", one request in flight";
   if (cell.multiget > 1) text += fmt::format(", {} keys a get", cell.multiget);

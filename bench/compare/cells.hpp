@@ -16,6 +16,8 @@ struct DataSet {
   std::string key_bytes = "16", value_bytes = "64";
   std::uint64_t keys = 1'000'000;
 
+  // What a server must store: the largest value with its header and key, if that is above memcached's own limit.
+  std::uint64_t item_bytes_max() const;
   bool operator==(const DataSet&) const = default;
 };
 

@@ -34,6 +34,34 @@ TEST(Cells, Named) {
   EXPECT_FALSE(cell_of(cells, "binary-p16").goal);
 }
 
+TEST(Cells, LargeValues) {
+  DataSet data;
+  data.key_bytes = "20";
+  const std::vector<Cell> cells = named_cells(data);
+  std::uint64_t most = 0;
+  for (const auto& [size, bytes] : {std::pair<std::string, std::uint64_t>{"64k", 65'536},
+                                    {"512k", 524'288},
+                                    {"1m", 1'048'576},
+                                    {"2m", 2'097'152},
+                                    {"8m", 8'388'608}}) {
+    const Cell& get = cell_of(cells, "get-" + size);
+    const Cell& set = cell_of(cells, "set-" + size);
+    EXPECT_EQ(get.get_share, 1);
+    EXPECT_EQ(set.get_share, 0);
+    EXPECT_EQ(get.data, set.data) << "the servers would start anew";
+    EXPECT_EQ(get.data.value_bytes, std::to_string(bytes));
+    EXPECT_EQ(get.data.key_bytes, "20");
+    EXPECT_GE(get.data.keys, 16U);
+    most = std::max(most, get.data.keys * bytes);
+    EXPECT_GE(get.data.item_bytes_max(), bytes + 300);
+    EXPECT_EQ(get.data.item_bytes_max() % (512 << 10), 0U) << "memcached refuses it";
+    EXPECT_EQ(describe(set), "text, 0 % GET, values of " + size.substr(0, size.size() - 1) +
+                                 (size.back() == 'k' ? " KiB" : " MiB") + ", one request in flight");
+  }
+  EXPECT_LE(most, std::uint64_t{256} << 20) << "a quarter of what each server has";
+  EXPECT_EQ(data.item_bytes_max(), item_bytes_default);
+}
+
 TEST(Cells, AreChosenByPattern) {
   const std::vector<Cell> cells = named_cells({});
   EXPECT_EQ(names_of(choose_cells(cells, "udp-*,text-p1")),

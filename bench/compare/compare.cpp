@@ -82,6 +82,7 @@ class Comparison {
     values.threads = options_.threads;
     values.key_bytes = cell.data.key_bytes;
     values.value_bytes = cell.data.value_bytes;
+    values.item_bytes_max = cell.data.item_bytes_max();
     try {
       auto server = std::make_unique<RunningPeer>(peer, values, options_.server_processors, options_.start_timeout_s);
       if (peer.stores()) preload(*server, cell);

@@ -56,7 +56,7 @@ std::string with_version(std::string_view name, const std::string& version) {
 // Options that memcached and `tandem memcached` share.
 void add_memcached_options(std::vector<std::string>& command) {
   for (const char* word : {"-l", "127.0.0.1", "-p", "{port}", "-U", "{udp_port}", "-t", "{threads}", "-m", "{memory}",
-                           "-c", "4096", "-R", "1024"})
+                           "-c", "4096", "-R", "1024", "-I", "{item_max}"})
     command.emplace_back(word);
   if (geteuid() == 0) command.insert(command.end(), {"-u", "root"});
 }
@@ -182,12 +182,14 @@ std::vector<Peer> find_peers(std::span<const std::string> names, std::span<const
 }
 
 std::string substitute(std::string_view text, const PeerValues& values) {
-  const std::array<std::pair<std::string_view, std::string>, 6> all{{{"{port}", std::to_string(values.port)},
-                                                                     {"{udp_port}", std::to_string(values.port)},
-                                                                     {"{memory}", std::to_string(values.memory_mib)},
-                                                                     {"{threads}", std::to_string(values.threads)},
-                                                                     {"{key_bytes}", values.key_bytes},
-                                                                     {"{value_bytes}", values.value_bytes}}};
+  const std::array<std::pair<std::string_view, std::string>, 7> all{
+      {{"{port}", std::to_string(values.port)},
+       {"{udp_port}", std::to_string(values.port)},
+       {"{memory}", std::to_string(values.memory_mib)},
+       {"{threads}", std::to_string(values.threads)},
+       {"{key_bytes}", values.key_bytes},
+       {"{value_bytes}", values.value_bytes},
+       {"{item_max}", std::to_string(values.item_bytes_max)}}};
   std::string result;
   while (!text.empty()) {
     const auto* const found =

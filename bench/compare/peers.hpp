@@ -19,19 +19,24 @@ enum class Dialect : std::uint8_t {
   canned  // answers like memcached without storing anything
 };
 
+// memcached's own largest item.
+inline constexpr std::uint64_t item_bytes_default = std::uint64_t{1} << 20;
+
 // Values for the names in braces of a command line.
 struct PeerValues {
   std::uint16_t port = 0;
   std::uint64_t memory_mib = 1024;
   unsigned threads = 1;
   std::string key_bytes, value_bytes;  // of a bare server's ready-made replies
+  std::uint64_t item_bytes_max = item_bytes_default;
 };
 
 struct Peer {
   std::string name;
   Dialect dialect = Dialect::memcached;
   bool tcp = true, udp = false;  // both on the same port
-  // With {port}, {udp_port} (the same number), {memory} (MiB), {threads}, {key_bytes}, {value_bytes}.
+  // With {port}, {udp_port} (the same number), {memory} (MiB), {threads}, {key_bytes}, {value_bytes}, {item_max}
+  // (bytes).
   std::vector<std::string> command;
 
   bool stores() const noexcept { return dialect != Dialect::canned; }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace tandem::bench {
 namespace {
 
@@ -40,9 +42,22 @@ TEST(Peers, ParseRefuses) {
 }
 
 TEST(Peers, Substitute) {
-  const PeerValues values{1234, 512, 4, "16", "64"};
-  EXPECT_EQ(substitute("{port}:{udp_port} {memory}mb {threads}{threads} {key_bytes}/{value_bytes} {other} {", values),
-            "1234:1234 512mb 44 16/64 {other} {");
+  const PeerValues values{1234, 512, 4, "16", "64", 9000};
+  EXPECT_EQ(
+      substitute("{port}:{udp_port} {memory}mb {threads}{threads} {key_bytes}/{value_bytes} -I {item_max} {other} {",
+                 values),
+      "1234:1234 512mb 44 16/64 -I 9000 {other} {");
+}
+
+// Both get the largest item of the data: values of 8 MiB would be refused.
+TEST(Peers, LikeMemcachedAreToldTheLargestItem) {
+  std::vector<std::string> notes;
+  const std::vector<std::string> names{"memcached", "tandem"};
+  for (const Peer& peer : find_peers(names, {}, false, notes)) {
+    const auto option = std::ranges::find(peer.command, "-I");
+    ASSERT_NE(option, peer.command.end()) << peer.name;
+    EXPECT_EQ(*(option + 1), "{item_max}");
+  }
 }
 
 TEST(Peers, Find) {

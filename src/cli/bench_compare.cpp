@@ -46,7 +46,7 @@ void add_subjects(CLI::App& app, CompareArguments& to) {
       ->delimiter(',');
   app.add_option("--peer", to.peers,
                  "'NAME=COMMAND {port}': another memcached server, started by a shell; also {memory} (MiB), "
-                 "{threads}, {udp_port} (if it serves UDP)")
+                 "{threads}, {item_max} (bytes), {udp_port} (if it serves UDP)")
       ->take_all()
       ->expected(1);
   app.add_option("--resp-peer", to.resp_peers, "the same for a server that speaks Redis's protocol")

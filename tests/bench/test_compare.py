@@ -289,6 +289,31 @@ def test_a_sweep(tmp_path: Path) -> None:
     assert sum(line.startswith("| text-p16 | ") for line in run.stdout.splitlines()) >= 6
 
 
+def test_large_values_are_stored_by_all(tmp_path: Path) -> None:
+    """memcached refuses what is above its -I, 1 MiB by default."""
+    memcached_binary()
+    file = tmp_path / "results.json"
+    cells = ["get-64k", "set-2m", "get-8m", "set-8m"]
+    run = compare("--cells", ",".join(cells), "--subjects", "floor,memcached,tandem", "--rounds", 1, "--tail-rounds", 0,
+                  *BRIEF, "--json", file)  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    document = read(file)
+    assert sorted({r["cell"] for r in document["runs"]}) == sorted(cells)
+    assert len(document["runs"]) == 3 * len(cells)
+    for r in document["runs"]:
+        result = r["result"]
+        assert result["ops"] > 0
+        assert r["subject"] == "floor" or result["misses"] == 0
+
+
+def test_quick_is_without_large_values() -> None:
+    run = compare("--list", "--quick")
+    assert run.returncode == 0
+    names = [line.split()[0] for line in run.stdout.splitlines()]
+    assert "text-p1" in names
+    assert not [name for name in names if name.startswith(("get-", "set-"))]
+
+
 def test_lists_make_all_combinations() -> None:
     run = compare("--list", "--connections", "1,8", "--pipeline", "1,4", "--value-size", "64,1024")
     assert run.returncode == 0
