@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -146,6 +147,37 @@ def test_threads_that_miss_wait_for_the_one_that_computes(cache: Cache) -> None:
         thread.join()
     assert calls == [1] and results == [[1]] * 8
     assert len({id(result) for result in results}) == 8  # a caller that changes its list changes no other's
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_child_of_fork_does_not_wait_for_its_parents_threads(tandem_url: str) -> None:
+    inside, leave = threading.Event(), threading.Event()
+    with Cache(tandem_url, "json") as cache:
+
+        @cache.memoize(ttl=60, name="forked")
+        def slow() -> int:
+            inside.set()
+            leave.wait()
+            return os.getpid()
+
+        computing = threading.Thread(target=slow)
+        computing.start()
+        inside.wait()
+        child = os.fork()
+        if child == 0:
+            leave.set()
+            os._exit(slow() != os.getpid())
+        try:
+            deadline = time.monotonic() + WAIT_S
+            while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0):
+                assert time.monotonic() < deadline, "the child waits"
+                time.sleep(0.005)
+            assert ended == (child, 0)
+        finally:
+            if ended == (0, 0):
+                os.kill(child, signal.SIGKILL)
+            leave.set()
+            computing.join()
 
 
 def test_a_failure_passes_the_turn_on(cache: Cache) -> None:

@@ -2,7 +2,8 @@
 """Mutants: small faults put into the sources one at a time, each of which a named unit test must find.
 
 mutants.toml is the table; tests/reliability.md says what it is for. The sources are copied to build/mutants/tree,
-and only the copy is changed and built. First the copy as it is must pass every test of the mutants that are asked for;
+and only the copy is changed and built. Mutants of the Python package have the target "python" and name a pytest node
+below python/tests, which may not need a server. First the copy as it is must pass every test of the mutants that are asked for;
 then each mutant must build, and its test must fail, crash, or not end within the time limit. It is an error if a
 mutant's old text is not in its file exactly once, if its test runs nothing, or if it does not compile.
 
@@ -46,7 +47,13 @@ COPIED = (
     "deploy",
     "scripts",
     "rtl",
+    "python",
 )
+PYTHON = "python"  # the target
+TOOLS = ROOT / "build/mutants/venv/bin"
+PACKAGE = TREE / "build/python/package"
+PYTEST_RAN = re.compile(r"(\d+) passed")
+PYTEST_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 GTEST_RAN = re.compile(r"^\[=+\] (\d+) tests? from", re.MULTILINE)
 GTEST_FAILED = re.compile(r"^\[  FAILED  \] (\S+)", re.MULTILINE)
 
@@ -62,7 +69,7 @@ class Mutant:
     old: str  # in the file exactly once
     new: str
     target: str  # the test program
-    test: str  # its --gtest_filter
+    test: str  # its --gtest_filter, or the pytest nodes
     why: str  # what would go wrong
 
     def applied(self, text: str) -> str:
@@ -132,11 +139,34 @@ def run(command: list[str], limit_s: float | None = None) -> tuple[int, str]:
 
 
 def build(targets: set[str]) -> tuple[int, str]:
-    return run(["cmake", "--build", "build", "-j", str(JOBS), "--target", *sorted(targets)])
+    native = {"tandem_shared" if target == PYTHON else target for target in targets}
+    code, output = run(["cmake", "--build", "build", "-j", str(JOBS), "--target", *sorted(native)])
+    return build_package() if code == 0 and PYTHON in targets else (code, output)
+
+
+def build_package() -> tuple[int, str]:
+    requirements = [ROOT / f"scripts/requirements-{name}.txt" for name in ("wheel", "python-tests")]
+    subprocess.run([ROOT / "scripts/venv", TOOLS.parent, sys.executable, *requirements], check=True)
+    library = f"-DTANDEM_LIBRARY={TREE}/build/libtandem.so.0"
+    output = ""
+    for command in (
+        ["cmake", "-S", "python", "-B", "build/python", "-G", "Ninja", f"-DPython_EXECUTABLE={TOOLS}/python", library],
+        ["cmake", "--build", "build/python"],
+        ["cmake", "--install", "build/python", "--prefix", str(PACKAGE)],
+    ):
+        code, output = run(command)
+        if code != 0:
+            return code, output
+    shutil.copytree(TREE / "python/tandem", PACKAGE / "tandem", dirs_exist_ok=True)
+    return 0, output
 
 
 def test(m: Mutant) -> tuple[int, str]:
-    return run([f"build/test/{m.target}", f"--gtest_filter={m.test}", "--gtest_brief=1"], LIMIT_S)
+    if m.target != PYTHON:
+        return run([f"build/test/{m.target}", f"--gtest_filter={m.test}", "--gtest_brief=1"], LIMIT_S)
+    # The source's folder of the same name has no module: Python must not look there first.
+    pytest = [f"PYTHONPATH={PACKAGE}", f"{TOOLS}/pytest", "-q", "-p", "no:cacheprovider", "-p", "tandem.pytest_plugin"]
+    return run(["env", *pytest, *(f"python/tests/{node}" for node in m.test.split())], LIMIT_S)
 
 
 def prepare(mutants: list[Mutant]) -> None:
@@ -151,7 +181,7 @@ def prepare(mutants: list[Mutant]) -> None:
         raise MutantError(f"the copy does not build:\n{output[-3000:]}")
     for m in {(m.target, m.test): m for m in mutants}.values():
         code, output = test(m)
-        ran = GTEST_RAN.search(output)
+        ran = (PYTEST_RAN if m.target == PYTHON else GTEST_RAN).search(output)
         if code != 0:
             raise MutantError(f"{m.name}: its test fails without it:\n{output[-3000:]}")
         if ran is None or ran[1] == "0":
@@ -172,7 +202,7 @@ def is_killed(m: Mutant) -> tuple[bool, str]:
         path.write_text(original)
     if code == 0:
         return False, "survived"
-    names = list(dict.fromkeys(GTEST_FAILED.findall(output)))
+    names = list(dict.fromkeys((PYTEST_FAILED if m.target == PYTHON else GTEST_FAILED).findall(output)))
     if code < 0:
         return True, "hangs" if not output else f"ends by signal {-code}"
     return True, f"{', '.join(names[:3])}{f' and {len(names) - 3} more' if names[3:] else ''}"
@@ -209,7 +239,7 @@ def main() -> int:
             # Counted by scripts/gates.py.
             print(f"{'passed' if killed else 'failed'} {m.name} ({time.monotonic() - began:.0f} s): {how}", flush=True)
             if not killed:
-                print(f"    {m.file}: {m.why}\n    not found by {m.target} --gtest_filter='{m.test}'")
+                print(f"    {m.file}: {m.why}\n    not found by {m.target}: {m.test}")
     except MutantError as error:
         print(error, file=sys.stderr)
         return 2
