@@ -2,10 +2,10 @@
 """Mutants: small faults put into the sources one at a time, each of which a named unit test must find.
 
 mutants.toml is the table; tests/reliability.md says what it is for. The sources are copied to build/mutants/tree,
-and only the copy is changed and built. Mutants of the Python package have the target "python" and name a pytest node
-below python/tests, which may not need a server. First the copy as it is must pass every test of the mutants that are asked for;
+and only the copy is changed and built. First the copy as it is must pass every test of the mutants that are asked for;
 then each mutant must build, and its test must fail, crash, or not end within the time limit. It is an error if a
-mutant's old text is not in its file exactly once, if its test runs nothing, or if it does not compile.
+mutant's old text is not in its file exactly once, if its test runs nothing, or if it does not compile. Mutants of the
+Python package have the target "python" and name pytest nodes below python/tests, which may not need a server.
 
     run.py                  all of them
     run.py --sample 2       so many of them, as the tree of sources decides
