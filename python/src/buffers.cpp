@@ -49,6 +49,12 @@ std::string_view bound_of(nb::handle key) {
   return bytes;
 }
 
+nb::object new_bytes(const char* bytes, std::size_t size) {
+  nb::object made = nb::steal(PyBytes_FromStringAndSize(bytes, static_cast<Py_ssize_t>(size)));
+  if (!made.is_valid()) raise_set();
+  return made;
+}
+
 Bytes::Bytes(nb::handle object) {
   if (PyBytes_Check(object.ptr())) {
     held_ = nb::borrow(object);

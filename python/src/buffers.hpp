@@ -18,6 +18,9 @@ std::string_view key_of(nb::handle key);
 // The same for a bound of a scan, which may be empty.
 std::string_view bound_of(nb::handle key);
 
+// A new bytes object; from nullptr one that is to be filled in. Throws MemoryError.
+nb::object new_bytes(const char* bytes, std::size_t size);
+
 // Bytes of any object that has some; holds it.
 class Bytes {
  public:

@@ -69,9 +69,8 @@ nb::dict get_many(Store& s, nb::iterable keys) {
   for (std::size_t i = 0; i < read.values.size(); ++i) {
     const Values::Value& value = read.values[i];
     if (!value.is_hit) continue;
-    const nb::object bytes =
-        nb::steal(PyBytes_FromStringAndSize(read.arena.at(value.offset), static_cast<Py_ssize_t>(value.size)));
-    if (!bytes.is_valid() || PyDict_SetItem(found.ptr(), requests.keys[i].ptr(), bytes.ptr()) != 0) raise_set();
+    const nb::object bytes = new_bytes(read.arena.at(value.offset), value.size);
+    if (PyDict_SetItem(found.ptr(), requests.keys[i].ptr(), bytes.ptr()) != 0) raise_set();
   }
   return found;
 }

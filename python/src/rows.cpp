@@ -112,13 +112,15 @@ void run(Store& s, std::size_t rows, std::size_t bytes, Call call) {
   if (code != TANDEM_HIT) raise_code(code);
 }
 
+nb::object shape_of(nb::handle shape) {
+  if (shape.is_none()) return nb::make_tuple();
+  if (PyLong_Check(shape.ptr())) return nb::make_tuple(shape);
+  return nb::tuple(shape);
+}
+
 nb::object new_values(nb::handle dtype, nb::handle shape, std::size_t rows) {
   if (dtype.is_none()) raise(PyExc_TypeError, "get_rows needs out=, or dtype= and shape= for an array that it makes");
-  const nb::object rest = shape.is_none()                ? nb::object(nb::make_tuple())
-                          : PyTuple_Check(shape.ptr())   ? nb::borrow(shape)
-                          : PyLong_Check(shape.ptr()) != 0 ? nb::object(nb::make_tuple(shape))
-                                                         : nb::object(nb::tuple(shape));
-  return numpy().attr("zeros")(nb::make_tuple(rows) + rest, dtype);
+  return numpy().attr("zeros")(nb::make_tuple(rows) + shape_of(shape), dtype);
 }
 
 nb::tuple get_rows(Store& s, nb::handle keys, nb::handle dtype, nb::handle shape, nb::handle out, nb::handle found) {

@@ -41,11 +41,10 @@ struct Copies {
     next = 0;
   }
   nb::object key(const Item& item) const {
-    return nb::steal(PyBytes_FromStringAndSize(arena.at(item.offset), item.key_bytes));
+    return new_bytes(arena.at(item.offset), item.key_bytes);
   }
   nb::object value(const Item& item) const {
-    return nb::steal(PyBytes_FromStringAndSize(arena.at(item.offset + item.key_bytes),
-                                               static_cast<Py_ssize_t>(item.value_bytes)));
+    return new_bytes(arena.at(item.offset + item.key_bytes), item.value_bytes);
   }
 };
 
@@ -81,6 +80,7 @@ struct ItemIterator {
   nb::object store;
   std::string begin, end;
   bool is_after_begin = false, is_reverse = false, is_done = false;
+  bool is_reading = false;  // without the interpreter's lock: no other thread may use the page
   std::size_t left = std::numeric_limits<std::size_t>::max();
   Copies page;
 
@@ -98,6 +98,7 @@ struct ItemIterator {
       range.reverse = is_reverse ? 1 : 0;
       tandem_scanned scanned{};
       tandem_code code = 0;
+      is_reading = true;
       {
         const Store::LetGo let_go(s, true);
         code = tandem_scan(
@@ -107,6 +108,7 @@ struct ItemIterator {
             },
             &page, &scanned);
       }
+      is_reading = false;
       if (code != TANDEM_HIT) raise_code(code);
       page.check();
       left -= std::min(left, page.items.size());
@@ -121,6 +123,7 @@ struct ItemIterator {
     }
   }
   nb::object next() {
+    if (is_reading) raise(PyExc_ValueError, "another thread is in this iterator");
     read_page();
     if (page.next == page.items.size()) throw nb::stop_iteration();
     const Copies::Item& item = page.items[page.next++];

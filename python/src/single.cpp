@@ -22,22 +22,17 @@ nb::object read(Store& s, std::string_view key, tandem_reply& reply) {
   tandem_store* const store = s.open();
   char bytes[short_value];
   tandem_code code = tandem_get_into(store, key.data(), key.size(), bytes, sizeof bytes, &reply);
-  if (code == TANDEM_HIT) {
-    return nb::steal(PyBytes_FromStringAndSize(bytes, static_cast<Py_ssize_t>(reply.value_bytes)));
-  }
+  if (code == TANDEM_HIT) return new_bytes(bytes, reply.value_bytes);
   while (code == TANDEM_TOO_LARGE) {
     const std::size_t size = reply.value_bytes;
-    nb::object value = nb::steal(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
-    if (!value.is_valid()) raise_set();
+    nb::object value = new_bytes(nullptr, size);
     char* const to = PyBytes_AsString(value.ptr());
     {
       const Store::LetGo let_go(s, size >= bytes_to_let_go);
       code = tandem_get_into(store, key.data(), key.size(), to, size, &reply);
     }
     if (code == TANDEM_HIT && reply.value_bytes == size) return value;
-    if (code == TANDEM_HIT) {
-      return nb::steal(PyBytes_FromStringAndSize(to, static_cast<Py_ssize_t>(reply.value_bytes)));
-    }
+    if (code == TANDEM_HIT) return new_bytes(to, reply.value_bytes);
     if (code == TANDEM_TOO_LARGE) s.open();  // it may have been closed meanwhile
   }
   if (code == TANDEM_MISS) return {};
@@ -163,7 +158,7 @@ nb::object set_default(Store& s, nb::handle key, nb::handle value) {
     if (there.is_valid()) return there;
     if (store_value<tandem_add>(s, key, value, nb::none(), 0)) {
       const Bytes bytes(value);
-      return nb::steal(PyBytes_FromStringAndSize(bytes.data(), static_cast<Py_ssize_t>(bytes.size())));
+      return new_bytes(bytes.data(), bytes.size());
     }
   }
 }

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -222,6 +223,30 @@ def test_closing_waits_for_batches() -> None:
             store.close()
             for worker in workers:
                 worker.result()
+
+
+def test_threads_may_meet_in_a_scan(ordered: tandem.Store) -> None:
+    """As in a generator: one is told that another is inside, and nothing is lost or handed out twice."""
+    names = [b"%06d" % i for i in range(20_000)]
+    ordered.set_many((name, bytes(100)) for name in names)
+    for _ in range(5):
+        scan, together = ordered.scan(), threading.Barrier(4)
+        taken: list[bytes] = []
+
+        def take(scan: Iterator[tuple[bytes, bytes]], taken: list[bytes], together: threading.Barrier) -> None:
+            together.wait()
+            while True:
+                try:
+                    taken.append(next(scan)[0])
+                except StopIteration:
+                    return
+                except ValueError as error:
+                    assert "another thread" in str(error)
+
+        with ThreadPoolExecutor(4) as pool:
+            for done in [pool.submit(take, scan, taken, together) for _ in range(4)]:
+                done.result()
+        assert sorted(taken) == names
 
 
 def test_subinterpreters_are_refused() -> None:
