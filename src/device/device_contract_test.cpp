@@ -152,13 +152,17 @@ TEST_P(DeviceContract, MarksAreDoneInOrder) {
 }
 
 TEST_P(DeviceContract, WaitGivesUp) {
-  // Large enough not to be done at once.
   const DeviceArray<std::byte> array(*device, contract_effort * (32u << 20));
-  for (int i = 0; i < 20; ++i) ASSERT_EQ(stream->zero(array.bytes_at(), array.bytes()), DeviceStatus::ok);
-  const DeviceMark mark = stream->mark();
-  EXPECT_EQ(stream->wait(mark, 0ns), DeviceStatus::pending);
-  EXPECT_EQ(stream->wait(mark, 1us), DeviceStatus::pending);
-  EXPECT_EQ(stream->wait(mark, 2min), DeviceStatus::ok);
+  for (const std::chrono::nanoseconds patience : {0ns, 1000ns}) {
+    // Whether the work is done by then depends on who has the processors.
+    DeviceStatus status = DeviceStatus::ok;
+    for (int tries = 0; tries < 1000 && status == DeviceStatus::ok; ++tries) {
+      for (int i = 0; i < 20; ++i) ASSERT_EQ(stream->zero(array.bytes_at(), array.bytes()), DeviceStatus::ok);
+      status = stream->wait(stream->mark(), patience);
+    }
+    EXPECT_EQ(status, DeviceStatus::pending);
+    EXPECT_EQ(stream->wait(stream->mark(), 2min), DeviceStatus::ok);
+  }
 }
 
 TEST_P(DeviceContract, StreamsWaitForEachOther) {

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 
@@ -11,7 +12,9 @@ namespace {
 
 std::uintptr_t number_of(const void* host) noexcept { return reinterpret_cast<std::uintptr_t>(host); }
 
-constexpr unsigned number_shift = 44;                  // 16 devices of 16 TiB of addresses each: no address is reused
+constexpr unsigned number_shift = 44;  // 16 devices of 16 TiB of addresses each: no address is reused
+// What is filled: large blocks mostly stay untouched, and each page of one costs a test a fault.
+constexpr std::uint64_t filled_bytes = std::uint64_t{1} << 20, one_page_in = 16;
 constexpr std::uint64_t gap = std::uint64_t{1} << 16;  // between allocations: an overrun never reaches another one
 
 }  // namespace
@@ -27,10 +30,21 @@ Block::Block(std::uint64_t bytes) : bytes_(bytes) {
     throw std::bad_alloc();
   }
   data_ = static_cast<std::byte*>(at);
-  std::memset(data_, 0xa5, bytes);
+  std::memset(data_, 0xa5, std::min(bytes, filled_bytes));
+  for (std::uint64_t i = filled_bytes; i < bytes; i += page * one_page_in)
+    std::memset(data_ + i, 0xa5, std::min(page, bytes - i));
 }
 
 Block::~Block() { munmap(data_, mapped_); }
+
+void set_to_zero(std::byte* at, std::uint64_t bytes) noexcept {
+  const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  std::uint64_t ahead = (page - number_of(at) % page) % page;
+  std::uint64_t pages = bytes > filled_bytes ? (bytes - ahead) / page * page : 0;
+  if (pages == 0 || madvise(at + ahead, pages, MADV_DONTNEED) != 0) ahead = pages = 0;
+  std::memset(at, 0, ahead);
+  std::memset(at + ahead + pages, 0, bytes - ahead - pages);
+}
 
 Memory::Memory(std::uint32_t number, std::uint64_t limit_bytes) noexcept
     : limit_bytes_(limit_bytes), next_((std::uint64_t{number % 16} << number_shift) + gap) {}

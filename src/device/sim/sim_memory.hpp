@@ -12,7 +12,8 @@ namespace tandem::sim {
 // Addresses are useless to the host: with bits 48 to 55 neither all 0 nor all 1, x86-64 and AArch64 fault.
 enum class Space : std::uint64_t { device = 0x53ull << 48, pinned = 0x57ull << 48 };
 
-// One host mapping, filled with 0xa5: code must not rely on zeroes. Behind its last page is one that faults.
+// One host mapping, filled with 0xa5: code must not rely on zeroes. Of a large one the first MiB and every sixteenth
+// page are. Behind its last page is one that faults.
 class Block {
  public:
   explicit Block(std::uint64_t bytes);  // throws std::bad_alloc
@@ -26,6 +27,9 @@ class Block {
   std::uint64_t bytes_, mapped_;
   std::byte* data_;
 };
+
+// Of a block. Whole pages of a large range are given back to the kernel, whose pages are zero.
+void set_to_zero(std::byte* at, std::uint64_t bytes) noexcept;
 
 // Translation of an address range: `at` stays mapped while `block` is held.
 struct Piece {

@@ -60,7 +60,7 @@ DeviceStatus SimStream::zero(DevicePtr<std::byte> at, std::uint64_t bytes) noexc
     Work work;
     work.ranges = {{at.address(), bytes, 1, true}};
     work.run = [at, bytes](const HostMemory& memory) {
-      std::memset(memory.at(at), 0, bytes);
+      set_to_zero(memory.at(at), bytes);
       return true;
     };
     return submit(std::move(work));

@@ -1,6 +1,7 @@
 // What `sim` adds to a device's contract: checked addresses, modelled times, faults.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <thread>
@@ -165,6 +166,27 @@ TEST(SimMemory, IsNotZero) {
   ASSERT_EQ(rig.stream->copy_to_host(rig.block.data(), rig.array.bytes_at(), rig.block.bytes()), DeviceStatus::ok);
   ASSERT_EQ(rig.finish(), DeviceStatus::ok);
   EXPECT_EQ(rig.block[17], 0xa5a5a5a5u);
+}
+
+TEST(SimMemory, IsNotZeroAnywhereInALargeBlock) {
+  Rig rig;
+  const PinnedArray<std::uint8_t> block(*rig.device, 5 << 20);
+  constexpr std::size_t window = 64 << 10;
+  for (std::size_t at = 0; at < block.count(); at += window)
+    EXPECT_GT(std::count(block.data() + at, block.data() + at + window, 0xa5), 4000) << at;
+}
+
+TEST(SimMemory, APartOfALargeBlockIsSetToZero) {
+  Rig rig;
+  const DeviceArray<std::uint8_t> array(*rig.device, 4 << 20);
+  const PinnedArray<std::uint8_t> block(*rig.device, 4 << 20);
+  std::memset(block.data(), 7, block.bytes());
+  ASSERT_EQ(rig.stream->copy_to_device(array.bytes_at(), block.data(), block.bytes()), DeviceStatus::ok);
+  constexpr std::size_t begin = 4096 * 3 + 77, bytes = (2 << 20) + 1234;
+  ASSERT_EQ(rig.stream->zero(array.bytes_at(begin), bytes), DeviceStatus::ok);
+  ASSERT_EQ(rig.stream->copy_to_host(block.data(), array.bytes_at(), block.bytes()), DeviceStatus::ok);
+  ASSERT_EQ(rig.finish(), DeviceStatus::ok);
+  for (std::size_t i = 0; i < block.count(); ++i) ASSERT_EQ(block[i], i - begin < bytes ? 0 : 7) << i;
 }
 
 // --- times. Only lower bounds: test machines are busy.
