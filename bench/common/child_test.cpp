@@ -121,14 +121,12 @@ TEST(RunProgram, GivesBackWhatItSaid) {
 
 TEST(RunProgram, IsInterrupted) {
   const InterruptScope scope;
-  const auto started = std::chrono::steady_clock::now();
   try {
     run_program({"sh", "-c", "kill -INT $PPID; exec sleep 1000"}, {});
     FAIL();
   } catch (const Interrupted& interrupted) {
     EXPECT_EQ(interrupted.signal(), SIGINT);
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - started, 500s);
   // No further wait continues.
   EXPECT_THROW(wait_readable(-1, 0ms), Interrupted);
 }

@@ -18,11 +18,13 @@ class WakeUp {
     }
     condition_.notify_one();
   }
-  // Called by the service thread: returns when notified, or after `timeout`.
-  void wait_for(std::chrono::milliseconds timeout) {
+  // Called by the service thread: returns true when notified, or false after `timeout`.
+  bool wait_for(std::chrono::milliseconds timeout) {
     std::unique_lock lock(mutex_);
-    condition_.wait_for(lock, timeout, [this] { return pending_.load(std::memory_order_relaxed); });
+    const bool notified =
+        condition_.wait_for(lock, timeout, [this] { return pending_.load(std::memory_order_relaxed); });
     pending_.store(false, std::memory_order_relaxed);
+    return notified;
   }
 
  private:

@@ -240,16 +240,18 @@ TEST(Stalled, IsNotWhatALongPassMakes) {
   s.pass();
   ASSERT_EQ(s.counters().blocked.get(), 1u);
   const std::string strip = times(strip_queries_max, append);
-  const auto begin = std::chrono::steady_clock::now();
-  s.send(next, strip);
-  s.pass();
-  const std::chrono::duration<double> one = std::chrono::steady_clock::now() - begin;
-  s.receive(next);
   s.later(2);
   std::vector<Fd> busy;
-  const int enough = std::min(static_cast<int>(4 * long_pass_ns / 1e9 / one.count()) + 2, events_per_pass);
-  for (int i = 0; i < enough; ++i) s.send(busy.emplace_back(s.connect()), strip);
-  s.pass();
+  // With more and more connections, until one was long.
+  for (std::chrono::duration<double, std::nano> pass{}; pass.count() < 1.2 * long_pass_ns;) {
+    ASSERT_LT(busy.size(), std::size_t{events_per_pass} / 2);
+    for (std::size_t i = busy.size() + 1; i != 0; --i) busy.push_back(s.connect());
+    for (const Fd& c : busy) s.send(c, strip);
+    const auto begin = std::chrono::steady_clock::now();
+    s.pass();
+    pass = std::chrono::steady_clock::now() - begin;
+    for (const Fd& c : busy) s.receive(c);
+  }
   s.later(1);
   s.send(next, "get v\r\n");
   s.pass();

@@ -58,7 +58,6 @@ TEST(Scheduler, EvictionDoesNotWaitForItself) {
   const auto device = make_sim_device({.latency = 200us});
   Rig rig(*device, Rig::patient(), 1 << 14, std::uint64_t{8} << 20);
   rig.wait_until_it_serves();
-  const auto begun = std::chrono::steady_clock::now();
   const std::string value(3000, 'x');
   Rig& r = rig;
   std::mt19937_64 random(3);
@@ -72,9 +71,7 @@ TEST(Scheduler, EvictionDoesNotWaitForItself) {
   }
   r.finish();
   EXPECT_GT(r.context.counters.evictions.get(), 1000U);
-  EXPECT_EQ(r.context.counters.store_no_memory.get(), 0U);
-  // No allocation reached its deadline (2 s).
-  EXPECT_LT(std::chrono::steady_clock::now() - begun, 60s);
+  EXPECT_EQ(r.context.counters.store_no_memory.get(), 0U) << "an allocation reached its deadline";
 }
 
 // A batch that was let go is searched again, whatever the device has done with it by then.

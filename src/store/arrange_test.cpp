@@ -34,8 +34,7 @@ class ArrangedStore : public testing::TestWithParam<const char*> {
 
 // Each writer has keys of its own and knows what they have to be.
 TEST_P(ArrangedStore, WritersLoseNothing) {
-  constexpr unsigned writers = 2, keys_of_each = 3000;
-  constexpr auto duration = std::chrono::milliseconds(1500);
+  constexpr unsigned writers = 2, keys_of_each = 3000, enough = 100 * keys_of_each;
   Store store(options());
   std::map<std::string, std::string> models[writers];
   std::atomic<bool> is_over{false};
@@ -58,7 +57,7 @@ TEST_P(ArrangedStore, WritersLoseNothing) {
       }
     });
   }
-  std::uint64_t moved = 0, scanned = 0;
+  std::atomic<std::uint64_t> moved{0}, scanned{0};
   threads.emplace_back([&] {
     Session session = store.session();
     while (!is_over) moved += session.arrange();
@@ -76,11 +75,9 @@ TEST_P(ArrangedStore, WritersLoseNothing) {
       });
     }
   });
-  std::this_thread::sleep_for(duration);
+  EXPECT_TRUE(soon([&] { return moved > enough && scanned > enough; }));
   is_over = true;
   for (std::thread& thread : threads) thread.join();
-  EXPECT_GT(moved, keys_of_each);
-  EXPECT_GT(scanned, keys_of_each);
   Session session = store.session();
   std::map<std::string, std::string> all = models[0], got;
   all.insert(models[1].begin(), models[1].end());

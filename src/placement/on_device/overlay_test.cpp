@@ -22,14 +22,10 @@ TEST(Overlay, WhoWaitsWakesTheScheduler) {
   Stripes stripes;
   Overlay overlay(64, 1, budget);
   overlay.settle(store.heap, worker.cache, stripes, Overlay::Settle::all);
-  const auto began = std::chrono::steady_clock::now();
-  overlay.wakeup()->wait_for(600s);
-  EXPECT_LT(std::chrono::steady_clock::now() - began, 300s);
+  EXPECT_TRUE(overlay.wakeup()->wait_for(500s));
   overlay.settle(store.heap, worker.cache, stripes, Overlay::Settle::mine);
   overlay.settle(store.heap, worker.cache, stripes, Overlay::Settle::idle);
-  const auto slept = std::chrono::steady_clock::now();
-  overlay.wakeup()->wait_for(5ms);
-  EXPECT_GE(std::chrono::steady_clock::now() - slept, 5ms);
+  EXPECT_FALSE(overlay.wakeup()->wait_for(5ms));
 }
 
 }  // namespace
