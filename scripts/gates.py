@@ -183,7 +183,12 @@ def all_steps(lint: str, deep: bool) -> list[Step]:
     clang = "-DCMAKE_CXX_COMPILER=clang++-$version"
     steps = [
         Step("layers", f"{python} scripts/check_layers.py --self-test; {python} scripts/check_layers.py", fast=True),
-        Step("text", f"{python} scripts/check_text.py --self-test; {python} scripts/check_text.py", fast=True),
+        Step(
+            "text",
+            f"{python} scripts/check_text.py --self-test; {python} scripts/check_text.py; "
+            f"{python} scripts/check_waits.py --self-test; {python} scripts/check_waits.py",
+            fast=True,
+        ),
         Step("format", "scripts/format --check", fast=True),
         Step(
             "scripts",

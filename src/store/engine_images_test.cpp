@@ -355,18 +355,21 @@ TEST_F(EngineImages, LeaveTheMarksThatClockLooksFor) {
   Heap& heap = engine().shared().heap;
   ASSERT_TRUE(soon([&] { return replica().mark_clears > 0; }));  // by time: the next time-based one is 10 s away
   EXPECT_TRUE(soon_by_image(get("k")));
-  const std::uint64_t clears = replica().mark_clears;
-  const auto begin = std::chrono::steady_clock::now();
-  Location victims[64];
-  {
+  // Because the hand has passed: by time each one would take ten seconds. A busy machine may once be as late.
+  bool is_by_hand = false;
+  for (int tries = 0; tries < 5 && !is_by_hand; ++tries) {
+    const std::uint64_t clears = replica().mark_clears;
+    const auto begin = std::chrono::steady_clock::now();
+    Location victims[64];
     EpochDomain::Participant epoch(engine().shared().epochs);
     epoch.enter();
     heap.sweep(heap.class_of(heap.location_of(item("k"))), victims, 1 << 16, nullptr, nullptr);
     epoch.exit();
+    EXPECT_FALSE(accessed("k"));
+    ASSERT_TRUE(soon([&] { return replica().mark_clears > clears; }));
+    is_by_hand = std::chrono::steady_clock::now() - begin < 5s;
   }
-  EXPECT_FALSE(accessed("k"));
-  ASSERT_TRUE(soon([&] { return replica().mark_clears > clears; }));
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s) << "not because the hand has passed";
+  EXPECT_TRUE(is_by_hand);
   EXPECT_TRUE(soon_by_image(get("k")));
   EXPECT_TRUE(accessed("k"));
 }

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, memcached_binary, tandem_binary
+from harness.server import PATIENCE_S
 
 EX_USAGE, EX_UNAVAILABLE = 64, 69
 TIMEOUT_S = 300
@@ -53,7 +54,7 @@ def processes_with(token: str) -> list[int]:
 
 
 def wait_until(is_true: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while not is_true():
         assert time.monotonic() < deadline, what
         time.sleep(0.02)

@@ -239,7 +239,6 @@ def test_the_timeline_shows_the_pause(memcached: Callable[..., Server]) -> None:
     def pause() -> None:
         while stats_of(server)["cmd_get"] < 100:  # the load has begun
             time.sleep(0.02)
-        time.sleep(0.4)
         server.process.send_signal(signal.SIGSTOP)
         time.sleep(0.5)
         server.process.send_signal(signal.SIGCONT)

@@ -7,15 +7,14 @@ import re
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from conftest import tandem_binary
-from harness.server import SANITIZER_REPORTS
+from harness.server import PATIENCE_S, SANITIZER_REPORTS, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
-DEADLINE_S = 20.0
+DEADLINE_S = PATIENCE_S
 IS_ROOT = os.geteuid() == 0
 AS_ROOT = ["-u", "root"] if IS_ROOT else []
 EX_USAGE, EX_NOINPUT, EX_NOUSER, EX_OSERR, EX_CONFIG = 64, 66, 67, 71, 78
@@ -46,13 +45,6 @@ def call(*command: object, **keywords: object) -> subprocess.CompletedProcess[st
 
 def tandem(*arguments: object, **keywords: object) -> subprocess.CompletedProcess[str]:
     return call(tandem_binary(), *arguments, **keywords)
-
-
-def wait_until(done: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not done():
-        assert time.monotonic() < deadline, f"not in {DEADLINE_S} s: {what}"
-        time.sleep(0.005)
 
 
 def ask(address: str | tuple[str, int], request: bytes = b"version\r\n", end: bytes = b"\r\n") -> bytes:

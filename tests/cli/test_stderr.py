@@ -12,13 +12,12 @@ from pathlib import Path
 
 import pytest
 from conftest import tandem_binary
-from harness.server import HOST, TIME_FACTOR, free_port
+from harness.server import HOST, PATIENCE_S, free_port
 from harness.tls import make_identity
 
 from cli.programs import AS_ROOT, EX_OSERR, EX_USAGE, wait_until
 
 EX_IOERR = 74
-PATIENCE_S = 20 * TIME_FACTOR
 
 
 def accepts(port: int) -> bool:

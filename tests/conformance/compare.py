@@ -32,7 +32,7 @@ class Transcript:
 class Client:
     """Keeps one connection for as long as the server does, so that what one case leaves behind meets the next."""
 
-    def __init__(self, connect: Callable[[], Stream], timeout_s: float = 10.0) -> None:
+    def __init__(self, connect: Callable[[], Stream], timeout_s: float = 60.0) -> None:
         self._connect = connect
         self._timeout_s = timeout_s
         self._stream: Stream | None = None
@@ -80,7 +80,7 @@ LANES = 24  # cases that are under way at the same time, each on its own connect
 
 
 def transcripts(
-    cases: Iterable[Case], connects: Sequence[Connect], timeout_s: float = 10.0
+    cases: Iterable[Case], connects: Sequence[Connect], timeout_s: float = 60.0
 ) -> Iterator[tuple[Case, list[Transcript]]]:
     """Runs cases on one or more servers and yields each case's transcripts when it is done. Cases that touch what
     others see are run alone, after the others."""
@@ -191,7 +191,7 @@ def report(failures: Iterable[tuple[Case, str]], total: int) -> str:
 
 
 def differing(
-    cases: Iterable[Case], reference: Connect, candidate: Connect, enough: int = 1 << 30, timeout_s: float = 10.0
+    cases: Iterable[Case], reference: Connect, candidate: Connect, enough: int = 1 << 30, timeout_s: float = 60.0
 ) -> list[tuple[Case, str]]:
     """Runs the cases on both and returns those that differ, or the first `enough`. Gives up after three time-outs."""
     failures = []

@@ -15,11 +15,10 @@ from pathlib import Path
 
 import pytest
 from conftest import start_memcached, start_tandem
-from harness.server import TIME_FACTOR, Server
+from harness.server import PATIENCE_S, Server
 from harness.wire import Stream, read_until
 
 Start = Callable[..., Server]
-PATIENCE_S = 20 * TIME_FACTOR
 
 
 def read_all(connection: socket.socket) -> bytes:

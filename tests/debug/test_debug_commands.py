@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from harness.server import Server
+from harness.server import PATIENCE_S, Server
 from harness.wire import Stream
 
 
@@ -37,7 +37,7 @@ def test_time_stands_still(server: Server) -> None:
         time.sleep(2.5)
         assert ask(stream, "get short").startswith("VALUE")
         assert ask(stream, "debugtime r") == "OK\r\n"
-        end = time.monotonic() + 10
+        end = time.monotonic() + PATIENCE_S
         while ask(stream, "get short") != "END\r\n":
             assert time.monotonic() < end
             time.sleep(0.05)
@@ -64,7 +64,7 @@ def test_a_locked_item_keeps_its_writer_waiting(server: Server) -> None:
         time.sleep(0.3)
         assert ask(holder, "get k") == "VALUE k 0 1\r\na\r\nEND\r\n"
         assert ask(holder, "debugitem unlock k") == "OK\r\n"
-        end = time.monotonic() + 10
+        end = time.monotonic() + PATIENCE_S
         while ask(holder, "get k") != "VALUE k 0 2\r\nbb\r\nEND\r\n":
             assert time.monotonic() < end
             time.sleep(0.01)

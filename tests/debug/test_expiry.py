@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from harness.server import Server
+from harness.server import PATIENCE_S, Server
 from harness.wire import Stream
 from integration.test_expiry import ENDING, GONE, LASTING, SHORT_S, prepare
 
@@ -84,7 +84,7 @@ def test_a_delayed_flush_comes_in_its_second(stream: Stream) -> None:
     assert is_there(stream, "before") and is_there(stream, "between")
     advance(stream, 1)  # one second before the time, as in memcached
     # Applied by the maintenance thread, which looks some times a second.
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while is_there(stream, "before") or is_there(stream, "between"):
         assert time.monotonic() < deadline
     stream.exchange(b"set after 0 0 1\r\n1\r\n")
@@ -95,7 +95,7 @@ def test_the_crawler_gives_back_what_has_expired(stream: Stream) -> None:
     for number in range(100):
         stream.exchange(b"set k%d 0 %d 1\r\n1\r\n" % (number, 100 if number % 2 else 0))
     advance(stream, 100)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     items = b"STAT curr_items 50\r\n"
     while items not in stream.exchange(b"lru_crawler crawl all\r\nstats\r\n").data:
         assert time.monotonic() < deadline

@@ -16,7 +16,7 @@ import promql_parser
 import pytest
 import yaml
 from conftest import tandem_binary
-from harness.server import HOST, TIME_FACTOR, free_port
+from harness.server import HOST, PATIENCE_S, free_port
 from harness.tls import make_identity
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -43,7 +43,7 @@ def get(port: int, path: str) -> tuple[int, str]:
 
 
 def wait_for(port: int, path: str) -> None:
-    end = time.monotonic() + 20 * TIME_FACTOR
+    end = time.monotonic() + PATIENCE_S
     while True:
         try:
             if get(port, path)[0] == 200:

@@ -138,13 +138,13 @@ class BinaryStream:
     def send(self, data: bytes) -> None:
         self.socket.sendall(data)
 
-    def exchange(self, data: bytes, timeout_s: float = 10.0) -> Said:
+    def exchange(self, data: bytes, timeout_s: float = 60.0) -> Said:
         opaque = next(_fences)
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # end() will find out
             self.socket.sendall(data + Packet(OPCODES["noop"], opaque=opaque).pack())
         return self.end(opaque, timeout_s)
 
-    def end(self, opaque: int, timeout_s: float = 10.0) -> Said:
+    def end(self, opaque: int, timeout_s: float = 60.0) -> Said:
         fence = HEADER.pack(RESPONSE, OPCODES["noop"], 0, 0, 0, 0, 0, opaque, 0)
         received = bytearray()
         self.socket.settimeout(timeout_s * TIME_FACTOR)

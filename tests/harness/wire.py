@@ -63,7 +63,7 @@ class Stream:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def exchange(self, request: bytes, timeout_s: float = 10.0) -> Reply:
+    def exchange(self, request: bytes, timeout_s: float = 60.0) -> Reply:
         """Sends a request of any number of commands and a sentinel; returns all that came before its answer."""
         self.begin(request)
         return self.end(timeout_s)
@@ -77,7 +77,7 @@ class Stream:
                 self.socket.sendall(self._unsent)
             self._unsent = b""
 
-    def end(self, timeout_s: float = 10.0) -> Reply:
+    def end(self, timeout_s: float = 60.0) -> Reply:
         """The second half."""
         answer = self._answer
         data = self._transfer(self._unsent, timeout_s, answer) if self._unsent else self._receive(timeout_s, answer)
@@ -86,13 +86,13 @@ class Stream:
         self.closed = True
         return Reply(data, closed=True)
 
-    def finish(self, request: bytes, timeout_s: float = 10.0) -> Reply:
+    def finish(self, request: bytes, timeout_s: float = 60.0) -> Reply:
         """Sends a request, then the end of the stream; returns all until the server ends its side."""
         data = self._transfer(request, timeout_s, None)
         self.closed = True
         return Reply(data, closed=True)
 
-    def send(self, data: bytes, timeout_s: float = 10.0) -> None:
+    def send(self, data: bytes, timeout_s: float = 60.0) -> None:
         """Sends without reading. Bytes that the server closed on are lost silently, as the reader will find out."""
         view = memoryview(data)
         deadline = time.monotonic() + timeout_s * TIME_FACTOR
@@ -105,7 +105,7 @@ class Stream:
             except (BrokenPipeError, ConnectionResetError):
                 return
 
-    def wait_taken(self, timeout_s: float = 10.0) -> None:
+    def wait_taken(self, timeout_s: float = 60.0) -> None:
         """Waits until the peer has read all that was sent. Exact on a Unix socket; on TCP it means: acknowledged."""
         deadline = time.monotonic() + timeout_s * TIME_FACTOR
         while struct.unpack("i", fcntl.ioctl(self.socket, termios.TIOCOUTQ, b"\0\0\0\0"))[0]:

@@ -1,4 +1,4 @@
-"""A shared server for tests that leave nothing behind but keys, and the size of what a server may need besides -m."""
+"""A server for each test, and the size of what a server may need besides -m."""
 
 from __future__ import annotations
 
@@ -15,20 +15,11 @@ FIXED_PART_BYTES = (10 + 4 * 8) << 20
 LONG_LINES_BYTES = UNSENT_BYTES = 64 << 20
 
 
-@pytest.fixture(scope="module")
-def module_server() -> Iterator[Server]:
+@pytest.fixture
+def server() -> Iterator[Server]:
     server = start_tandem("-t", "2")
     yield server
     server.close()
-
-
-@pytest.fixture
-def server(module_server: Server) -> Iterator[Server]:
-    """Empty, and still running afterwards."""
-    with Stream(module_server.connect()) as stream:
-        assert stream.exchange(b"flush_all\r\n").data == b"OK\r\n"
-    yield module_server
-    module_server.check_alive()
 
 
 def stats(server: Server, what: bytes = b"") -> dict[str, str]:
@@ -39,7 +30,7 @@ def stats(server: Server, what: bytes = b"") -> dict[str, str]:
     return {name: value for _, name, value in (line.split(" ", 2) for line in lines[:-2])}
 
 
-def ask(server: Server, request: bytes, timeout_s: float = 10.0) -> bytes:
+def ask(server: Server, request: bytes, timeout_s: float = 60.0) -> bytes:
     """The answer to a request on a connection of its own."""
     with Stream(server.connect()) as stream:
         return stream.exchange(request, timeout_s).data

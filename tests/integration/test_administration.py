@@ -10,11 +10,10 @@ import time
 from collections.abc import Callable
 
 import pytest
-from harness.server import TIME_FACTOR, Server
+from harness.server import PATIENCE_S, Server
 from harness.wire import Stream, read_until
 
 Start = Callable[..., Server]
-PATIENCE_S = 30 * TIME_FACTOR
 
 
 def dump(server: Server, command: bytes, end: bytes = b"END\r\n") -> bytes:

@@ -25,7 +25,7 @@ from conftest import start_tandem, tandem_binary
 from harness import conversations as say
 from harness.conversations import Conversation, Ended, Place, Talk
 from harness.faults import FAIL_FROM, FAILED, LIVE_BLOCKS, LIVE_BYTES, NEVER, Faults, all_sleep
-from harness.server import HOST, TIME_FACTOR, Server, free_port
+from harness.server import HOST, PATIENCE_S, TIME_FACTOR, Server, free_port
 from harness.tls import Identity, client_context, make_identity
 
 MULTIPLE = int(os.environ.get("TANDEM_FAULTS", "1"))
@@ -117,7 +117,7 @@ class Subject:
 
     def level(self, quiet: Talk) -> Level:
         """When all connections but that one have gone."""
-        deadline = time.monotonic() + 30 * TIME_FACTOR
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             told = quiet.ask(b"stats\r\n", say.STAT_LINES)
             if b"STAT curr_connections 1\r\n" in told:
@@ -129,7 +129,7 @@ class Subject:
 
     def settle(self) -> None:
         """Waits until no thread allocates, or is about to."""
-        deadline = time.monotonic() + 30 * TIME_FACTOR
+        deadline = time.monotonic() + PATIENCE_S
         still = 0
         while still < 3 and time.monotonic() < deadline:
             is_still = self.allocations(partial(time.sleep, 0.004)) == 0 and all_sleep(self.server.pid)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from conftest import tandem_binary
 from harness.binary import OPCODES, BinaryStream, Packet, answers, request
-from harness.server import Server
+from harness.server import PATIENCE_S, Server
 
 USER, PASSWORD = b"user", b"pass"
 
@@ -260,7 +260,7 @@ def test_statistics_of_the_auth_file(auth_file: Path, tandem: Callable[..., Serv
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)

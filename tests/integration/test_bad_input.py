@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from harness.server import Server
+from harness.server import PATIENCE_S, Server
 from harness.wire import Stream
 
 from integration.conftest import LONG_LINES_BYTES, ask, stats
@@ -139,7 +139,7 @@ def test_noise(server: Server) -> None:
             noise = b"\x80" + noise[1:]  # the binary protocol
         with Stream(server.connect()) as stream:
             if number % 3:
-                stream.finish(noise, timeout_s=10)
+                stream.finish(noise, timeout_s=60)
             else:
                 stream.send(noise)
     assert ask(server, b"get kept\r\n") == b"VALUE kept 0 4\r\nkept\r\nEND\r\n"
@@ -159,7 +159,7 @@ def test_noise_in_binary_packets(server: Server) -> None:
             packets += head + b"\xfe" * min(body_bytes, 30_000)
         with Stream(server.connect()) as stream:
             if number % 3:
-                stream.finish(packets, timeout_s=10)
+                stream.finish(packets, timeout_s=60)
             else:
                 stream.send(packets)
     assert ask(server, b"get kept\r\n") == b"VALUE kept 0 4\r\nkept\r\nEND\r\n"
@@ -177,7 +177,7 @@ def test_unfinished_set_changes_nothing(server: Server) -> None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close with a reset
         connection.close()
     assert ask(server, b"get whole\r\n") == b"VALUE whole 5 5\r\nwhole\r\nEND\r\n"
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_S
     while int(stats(server)["curr_connections"]) > before:
         assert time.monotonic() < deadline, "abandoned connections are still open"
         time.sleep(0.02)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from conftest import start_tandem, tandem_binary
 from harness.faults import FAIL_FROM, FAILED, IO, IO_FAULTS, IO_FAULTS_OF, NEVER, Faults, wait_started
-from harness.server import HOST, TIME_FACTOR, Server, free_port
+from harness.server import HOST, PATIENCE_S, TIME_FACTOR, Server, free_port
 from harness.wire import Stream, WireTimeout
 
 MULTIPLE = int(os.environ.get("TANDEM_FAULTS", "1"))
@@ -146,7 +146,7 @@ def test_without_any_memory_it_ends_with_a_message_or_serves_when_there_is_some(
         assert faults.get(FAILED) > 0
         faults.set(FAIL_FROM, NEVER)
         served = False
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while server.is_alive() and not served:
             assert time.monotonic() < deadline, server.describe("it neither ends nor serves")
             with contextlib.suppress(OSError, WireTimeout), Stream(server.connect()) as stream:

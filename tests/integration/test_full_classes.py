@@ -6,13 +6,12 @@ import time
 from collections.abc import Callable
 
 import pytest
-from harness.server import Server
+from harness.server import PATIENCE_S, Server
 from harness.wire import Stream
 
 from integration.conftest import stats
 
 Start = Callable[..., Server]
-PATIENCE_S = 60
 NO_MEMORY = b"SERVER_ERROR out of memory storing object\r\n"
 REASSIGN = ("slab_reassign", "no_slab_reassign")
 BEYOND_MEMCACHED = pytest.mark.beyond_memcached("has no such option")

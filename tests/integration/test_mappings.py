@@ -28,7 +28,7 @@ from harness.faults import (
     Faults,
     wait_started,
 )
-from harness.server import TIME_FACTOR, Server, free_port
+from harness.server import PATIENCE_S, TIME_FACTOR, Server, free_port
 from harness.wire import Stream
 
 from integration.conftest import stats
@@ -57,7 +57,7 @@ def small_index() -> Iterator[Callable[[], Server]]:
 
 
 def wait_for(server: Server, condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 30 * TIME_FACTOR
+    deadline = time.monotonic() + PATIENCE_S
     while not condition():
         server.check_alive()
         assert time.monotonic() < deadline, server.describe(what)

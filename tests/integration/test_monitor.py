@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 from conftest import start_memcached, tandem_binary
-from harness.server import HOST, TIME_FACTOR, Server, ServerError, free_port
+from harness.server import HOST, PATIENCE_S, TIME_FACTOR, Server, ServerError, free_port
 from harness.wire import SENTINEL_KEY, Stream
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -55,7 +55,7 @@ def get(port: int, path: str, **headers: str) -> tuple[int, dict[str, str], str]
 def monitored(tandem: Callable[..., Server]) -> tuple[Server, int]:
     port = free_port()
     server = tandem("-t", "2", "-o", f"metrics={HOST}:{port}")
-    end = time.monotonic() + 10 * TIME_FACTOR
+    end = time.monotonic() + PATIENCE_S
     while get(port, "/metrics")[0] == 503:  # the port of clients is open a little sooner
         assert time.monotonic() < end
     return server, port
@@ -155,7 +155,7 @@ def test_big_keys(tandem: Callable[..., Server]) -> None:
         ]
         # What is gone is not told; the walk's result may be given out for a moment longer.
         stream.exchange(b"delete big900000\r\n")
-        deadline = time.monotonic() + 20 * TIME_FACTOR
+        deadline = time.monotonic() + PATIENCE_S
         while stats(stream, "bigkeys 1")["bigkeys:1:key"] != "big100000":
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -194,7 +194,7 @@ def test_metrics(monitored: tuple[Server, int]) -> None:
 def test_status(monitored: tuple[Server, int]) -> None:
     server, port = monitored
     with Stream(server.connect()) as stream:
-        deadline = time.monotonic() + 20 * TIME_FACTOR
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             ask_often(stream, b"get a\r\n", 200)
             code, headers, text = get(port, "/api/status")
@@ -214,7 +214,7 @@ def test_seconds_that_the_process_was_stopped_have_no_points(monitored: tuple[Se
     server, port = monitored
 
     def points(count: int) -> list[dict]:
-        deadline = time.monotonic() + 30 * TIME_FACTOR
+        deadline = time.monotonic() + PATIENCE_S
         while len(found := json.loads(get(port, "/api/status")[2])["points"]) < count:
             assert time.monotonic() < deadline
             time.sleep(0.2)
@@ -226,7 +226,8 @@ def test_seconds_that_the_process_was_stopped_have_no_points(monitored: tuple[Se
     server.process.send_signal(signal.SIGCONT)
     intervals = [point["interval_s"] for point in points(before + 4)]
     assert max(intervals) > 4, intervals
-    assert min(intervals) > 0.5, intervals
+    # Points of the missed seconds would be there at once. One may follow another that was late.
+    assert sum(interval < 0.1 for interval in intervals) <= 1, intervals
 
 
 def test_answers_nobody_else(monitored: tuple[Server, int]) -> None:
@@ -261,7 +262,7 @@ def test_slow_and_large_requests_take_no_place(monitored: tuple[Server, int]) ->
                 large.sendall(b"y" * 100_000)
             assert large.recv(20).startswith(b"HTTP/1.1 2")
     # Each byte now and then does not extend the time that a request has.
-    deadline = time.monotonic() + 60 * TIME_FACTOR
+    deadline = time.monotonic() + PATIENCE_S
     for connection in held:
         connection.setblocking(False)
     while time.monotonic() < deadline:
@@ -297,7 +298,7 @@ def test_a_token_is_asked_for(tandem: Callable[..., Server], tmp_path: Path) -> 
     token.write_text("a-secret-of-some-length\n")
     token.chmod(0o600)
     server = tandem("-o", f"metrics={HOST}:{port},metrics_token_file={token}")
-    end = time.monotonic() + 10 * TIME_FACTOR
+    end = time.monotonic() + PATIENCE_S
     while get(port, "/healthz")[0] != 200:
         assert time.monotonic() < end
     paths = ("/", "/page.js", "/metrics", "/metrics/memcached", "/api/status", "/nowhere")
@@ -326,7 +327,7 @@ def test_a_token_is_asked_for(tandem: Callable[..., Server], tmp_path: Path) -> 
             assert time.monotonic() < end
             time.sleep(0.01)
 
-    end = time.monotonic() + 20 * TIME_FACTOR
+    end = time.monotonic() + PATIENCE_S
     reload("short\n", "the token stays as it was")
     assert get(port, "/metrics", Authorization="Bearer a-secret-of-some-length")[0] == 200
     reload("another-secret\n", f"reloaded the metrics token from {token}")
@@ -421,7 +422,7 @@ def test_top_in_a_terminal(tandem: Callable[..., Server]) -> None:
         program = str(tandem_binary())
         os.execv(program, [program, "top", "--interval", "0.1", "--connect", f"{HOST}:{server.port}"])
     seen = b""
-    deadline = time.monotonic() + 30 * TIME_FACTOR
+    deadline = time.monotonic() + PATIENCE_S
     while b"hit ratio" not in seen or b"q: quit" not in seen:
         assert time.monotonic() < deadline, seen
         if select.select([terminal], [], [], 0.1)[0]:

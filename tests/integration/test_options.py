@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from conformance.conftest import NO_BACKGROUND
 from conftest import start_tandem, tandem_binary
-from harness.server import HOST, Server, free_port
+from harness.server import HOST, PATIENCE_S, Server, free_port
 from harness.wire import Stream, UdpClient
 
 from integration.conftest import ask, stats
@@ -187,7 +187,7 @@ def test_stale_socket_file_is_replaced(tandem: Callable[..., Server], tmp_path: 
 def test_listen_addresses(tandem: Callable[..., Server]) -> None:
     port = free_port()
     server = tandem("-l", "127.0.0.2", "-p", str(port), "-U", str(port), ports=False, wait=False)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_S
     while True:
         with contextlib.suppress(ConnectionRefusedError):
             Stream(socket.create_connection(("127.0.0.2", port), timeout=5)).close()
@@ -347,7 +347,7 @@ def test_daemon_and_pid_file(tmp_path: Path) -> None:
         check=False,
     )
     assert result.returncode == 0
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_S
     while not pid_file.exists() or not pid_file.read_text().strip():
         assert time.monotonic() < deadline, "no pid file"
         time.sleep(0.01)

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from conftest import tandem_binary
 from harness.binary import BinaryStream, request
-from harness.server import HOST, TIME_FACTOR, Server, free_port
+from harness.server import HOST, PATIENCE_S, Server, free_port
 from harness.tls import Identity, client_context, make_identity
 from harness.wire import Stream, UdpClient
 
@@ -27,7 +27,6 @@ from integration.conftest import ask, stats
 pytestmark = pytest.mark.beyond_memcached("Debian's is built without it")
 Start = Callable[..., Server]
 FILTERED = ("-o", "drop_privileges")
-PATIENCE_S = 30 * TIME_FACTOR
 # At its end LeakSanitizer looks at the process from another one.
 NO_LEAK_CHECK = {"ASAN_OPTIONS": f"{os.environ.get('ASAN_OPTIONS', '')}:detect_leaks=0"}
 

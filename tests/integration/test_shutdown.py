@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import start_tandem
-from harness.server import HOST, STOP_TIMEOUT_S, Server
+from harness.server import HOST, PATIENCE_S, Server
 from harness.wire import Stream
 
 from integration.conftest import ask
@@ -69,7 +69,7 @@ def test_at_any_moment_of_the_start(how: signal.Signals) -> None:
         try:
             time.sleep(turn * 0.001 if turn < 40 else (turn - 39) * 0.05)
             server.process.send_signal(how)
-            codes.add(server.process.wait(STOP_TIMEOUT_S + 15))
+            codes.add(server.process.wait(PATIENCE_S))
         finally:
             server.kill()
             server.log.close()

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from harness.faults import WALL_AHEAD_MS, Faults
+from harness.faults import WALL_AHEAD_MS, Faults, all_sleep
 from harness.lossy import LossyNetwork
-from harness.server import HOST, TIME_FACTOR, Server
+from harness.server import HOST, TIME_FACTOR, Server, wait_until
 from harness.wire import Stream, UdpClient
 
 MULTIPLE = int(os.environ.get("TANDEM_FAULTS", "1"))
@@ -34,24 +34,12 @@ def stat(stream: Stream, name: str) -> int:
     raise AssertionError(f"no {name}")
 
 
-def wait_until(done: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 20 * TIME_FACTOR
-    while not done():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
-
-
 def open_files(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
 def resident_mib(pid: int) -> float:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize() / 2**20
-
-
-def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def test_descriptors_run_out(tandem: Callable[..., Server]) -> None:
@@ -72,9 +60,7 @@ def test_descriptors_run_out(tandem: Callable[..., Server]) -> None:
             return select.select(waiting, [], [], 0)[0]
 
         wait_until(lambda: len(answered()) >= room, "those are served for whom there are descriptors")
-        began = cpu_seconds(server.pid)
-        time.sleep(1)
-        assert cpu_seconds(server.pid) - began < 0.5, "it looks for descriptors all the time"
+        wait_until(lambda: all_sleep(server.pid), "it does not look for descriptors all the time")
         assert room <= len(answered()) <= room + 2  # one may have been on its way out when they were counted
         assert witness.exchange(b"get k\r\n").data == b"VALUE k 0 1\r\nv\r\nEND\r\n"
         assert stat(witness, "listen_disabled_num") >= 1
@@ -95,7 +81,6 @@ def test_thousands_of_connections_one_after_the_other(tandem: Callable[..., Serv
     server = tandem("-t", "2")
     hit = b"VALUE k 0 1\r\nv\r\nEND\r\n"
     reset = struct.pack("ii", 1, 0)  # SO_LINGER: ends at once, and leaves the port to others
-    waits: list[float] = []  # of another client
     with Stream(server.connect()) as witness:
         assert witness.exchange(b"set k 0 0 1\r\nv\r\n").data == b"STORED\r\n"
 
@@ -108,10 +93,8 @@ def test_thousands_of_connections_one_after_the_other(tandem: Callable[..., Serv
                     connection.sendall((b"get k\r\n", b"set k 0 0 5\r\nab", b"get k\r\n" * 100, b"")[i % 4])
                     if i % 4 == 0:
                         assert connection.recv(100) == hit
-                if i % 100 == 0:
-                    began = time.monotonic()
+                if i % 100 == 0:  # another client's turn comes
                     assert witness.exchange(b"get k\r\n").data == hit
-                    waits.append(time.monotonic() - began)
             # The last ones may not have been accepted yet: what is counted is what is open, too.
             wait_until(lambda: stat(witness, "curr_connections") <= before, "all have gone")
             wait_until(lambda: open_files(server.pid) <= files, "their descriptors are closed")
@@ -123,13 +106,6 @@ def test_thousands_of_connections_one_after_the_other(tandem: Callable[..., Serv
         assert resident_mib(server.pid) < memory + 4
         # One that is reset before it is accepted need not be there any more.
         assert stat(witness, "total_connections") >= (CHURN + 500) * 99 // 100
-    # One answer in twenty may be late because the machine is busy; what connections cost would delay many.
-    waits.sort()
-    late = waits[len(waits) * 19 // 20]
-    print(
-        f"{CHURN} connections; another client's answers took {late * 1000:.1f} ms (p95), {waits[-1] * 1000:.1f} at most"
-    )
-    assert late < 0.1 * TIME_FACTOR and waits[-1] < 5 * TIME_FACTOR
 
 
 @pytest.mark.skipif(TIME_FACTOR > 1, reason="what is preloaded comes before a sanitizer's own")
@@ -139,20 +115,25 @@ def test_the_wall_clock_jumps(tandem: Callable[..., Server], tmp_path: Path) -> 
         server = tandem("-t", "1")
     day = 86400
     with Stream(server.connect()) as stream:
+        earliest = time.monotonic()
         assert stream.exchange(b"ms stays 1 T1000\r\nv\r\n").data == b"HD\r\n"
         assert stream.exchange(b"set absolute 0 %d 1\r\nv\r\n" % (time.time() + 1000)).data == b"STORED\r\n"
-        began = time.monotonic()
+        latest = time.monotonic()
         for ahead in (day, -2 * day, 400 * day, 0):
             faults.set(WALL_AHEAD_MS, 1000 * ahead)
             wait_until(lambda ahead=ahead: abs(stat(stream, "time") - time.time() - ahead) <= 2, "the clock is read")
             # What is stored keeps its time to live.
             for key in (b"stays", b"absolute"):
+                asked = time.monotonic()
                 left = int(stream.exchange(b"mg %s t\r\n" % key).data.split(b" t")[1])
-                assert abs(left - (1000 - (time.monotonic() - began))) <= 3, (ahead, key, left)
+                answered = time.monotonic()
+                assert 1000 - (answered - earliest) - 3 <= left <= 1000 - (asked - latest) + 3, (ahead, key, left)
             # What is stored now for an absolute time goes by the new clock.
+            asked = time.monotonic()
             then = int(time.time() + ahead + 50)
             assert stream.exchange(b"set new 0 %d 1\r\nv\r\n" % then).data == b"STORED\r\n"
-            assert abs(int(stream.exchange(b"mg new t\r\n").data.split(b" t")[1]) - 50) <= 3
+            left = int(stream.exchange(b"mg new t\r\n").data.split(b" t")[1])
+            assert 50 - (time.monotonic() - asked) - 3 <= left <= 53
             assert stream.exchange(b"set past 0 %d 1\r\nv\r\nget past\r\n" % (then - 100)).data == b"STORED\r\nEND\r\n"
             assert 0 <= stat(stream, "uptime") < 300
         assert stream.exchange(b"ms short 1 T1\r\nv\r\n").data == b"HD\r\n"

@@ -13,6 +13,7 @@ import socket
 import struct
 import subprocess
 import threading
+import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from conformance.corpus import GROUP_NAMES, groups
 from conformance.test_udp import eligible, frames, run_case
 from conftest import tandem_binary
 from harness.link import CLIENT, DEVICE, SERVER, Impossible, Link
-from harness.server import Server, ServerError
+from harness.server import PATIENCE_S, Server, ServerError, wait_until
 from harness.wire import Stream, UdpClient
 
 from integration.conftest import stats
@@ -32,6 +33,8 @@ UPPER, UPPER_ADDRESS, UPPER_MAC = "upper", "192.0.2.3", "02:00:00:00:00:03"
 SERVER_V6, CLIENT_V6 = "2001:db8::1", "2001:db8::2"
 # What the server says where this user, kernel or build has no AF_XDP.
 LACKS = ("not permitted: CAP_", "has no AF_XDP", "has no BPF", "built without AF_XDP")
+# A server that has ended, of this test or the one before, has its queues until the kernel has waited for their readers.
+QUEUE_TAKEN = "another program has an AF_XDP socket there"
 MODES = {DEVICE: "native", UPPER: "generic"}
 ADDRESSES = {DEVICE: SERVER, UPPER: UPPER_ADDRESS}
 MACS = {DEVICE: "02:00:00:00:00:01", UPPER: UPPER_MAC}
@@ -92,13 +95,17 @@ def serve(link: Link, tandem: Callable[..., Server]) -> Serve:
         if interface == UPPER and UPPER not in link.server.run("ip -brief link"):
             pytest.skip("the kernel has no macvlan devices, which leave the program to it")
         given = ("-o", f"xdp={interface}") if xdp else ()
-        try:
-            with link.server.inside():
-                server = tandem("-t", "2", "-l", ADDRESSES[interface], *given, *options, run_as=run_as)
-        except ServerError as error:
-            if why := next((line for line in str(error).splitlines() if any(lack in line for lack in LACKS)), None):
-                pytest.skip(why)
-            raise
+        deadline = time.monotonic() + PATIENCE_S
+        server = None
+        while server is None:
+            try:
+                with link.server.inside():
+                    server = tandem("-t", "2", "-l", ADDRESSES[interface], *given, *options, run_as=run_as)
+            except ServerError as error:
+                if why := next((line for line in str(error).splitlines() if any(lack in line for lack in LACKS)), None):
+                    pytest.skip(why)
+                if QUEUE_TAKEN not in str(error) or time.monotonic() > deadline:
+                    raise
         subject = Subject(server, interface, link)
         if xdp:
             assert subject.stats()["xdp_mode"] == MODES[interface]
@@ -346,7 +353,7 @@ def test_the_interface_is_free_again(link: Link, serve: Serve) -> None:
             assert subject.server.stop() == 0
         else:
             subject.server.kill()
-        assert not is_attached(link)
+        wait_until(lambda: not is_attached(link), "the interface is free")
 
 
 def test_the_daemon_without_its_rights(link: Link, serve: Serve) -> None:

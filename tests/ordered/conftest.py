@@ -13,8 +13,8 @@ LIMIT_MAX = 1024
 REPLY_BYTES_MAX = 256 << 10
 
 
-@pytest.fixture(scope="module", params=list(KINDS))
-def shared(request: pytest.FixtureRequest) -> Iterator[Server]:
+@pytest.fixture(params=list(KINDS))
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
     server = start_tandem("-t", "2", *KINDS[request.param])
     yield server
     server.close()

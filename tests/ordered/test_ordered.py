@@ -29,11 +29,9 @@ DIFFERS = "not test_full_store and not test_the_hash_table_begins_as_large_as_it
 
 
 @pytest.fixture
-def stream(shared: Server) -> Iterator[Stream]:
-    with Stream(shared.connect()) as stream:
-        assert stream.exchange(b"flush_all\r\n").data == b"OK\r\n"
+def stream(server: Server) -> Iterator[Stream]:
+    with Stream(server.connect()) as stream:
         yield stream
-    shared.check_alive()
 
 
 def put(stream: Stream, items: dict[bytes, bytes]) -> None:
@@ -189,10 +187,10 @@ def remove_all(stream: Stream, line: bytes) -> tuple[int, int]:
         after = b" A" + (b64(last) if b" b" in line else last)
 
 
-def test_mx_removes_what_mr_finds(shared: Server, stream: Stream) -> None:
+def test_mx_removes_what_mr_finds(server: Server, stream: Stream) -> None:
     keys = {b"user:%04d" % n: b"v" for n in range(3000)} | {b"a": b"1", b"z": b"1"}
     assert stream.exchange(b"".join(b"ms %s 1 q\r\n%s\r\n" % item for item in keys.items())).data == b""
-    before = stats(shared, b"tandem")
+    before = stats(server, b"tandem")
     assert stream.exchange(b"mx user: P L2\r\n").data == b"EN n2 m kuser:0001\r\n"
     assert stream.exchange(b"mx user: P r L2 Oq1\r\n").data == b"EN n2 m kuser:2998 Oq1\r\n"
     assert stream.exchange(b"mx user:0002 Euser:0004\r\nmr user: P L1\r\n").data == (
@@ -205,7 +203,7 @@ def test_mx_removes_what_mr_finds(shared: Server, stream: Stream) -> None:
     assert removed == 3000 - 6 and requests == 3
     assert stream.exchange(b"mr a a\r\n").data == b"HD ka\r\nHD kz\r\nEN n2\r\n"
     assert stream.exchange(b"mx k a\r\nmx k a\r\nmr k a\r\n").data == b"EN n2\r\nEN n0\r\nEN n0\r\n"
-    after = stats(shared, b"tandem")
+    after = stats(server, b"tandem")
     assert int(after["range_removed"]) - int(before["range_removed"]) == 3002
     assert int(after["range_removes"]) - int(before["range_removes"]) == 8
     assert int(after["range_items"]) - int(before["range_items"]) == 3
@@ -247,14 +245,12 @@ def test_mx_refuses_what_it_cannot_do(stream: Stream) -> None:
         assert stream.exchange(line + b"\r\nget a\r\n").data == reply + b"VALUE a 0 1\r\n1\r\nEND\r\n", line
 
 
-def test_mx_beside_writers(shared: Server) -> None:
+def test_mx_beside_writers(server: Server) -> None:
     """What is set again and again may stay; what nobody sets is gone."""
     stop = threading.Event()
-    with Stream(shared.connect()) as first:
-        assert first.exchange(b"flush_all\r\n").data == b"OK\r\n"
 
     def write() -> None:
-        with Stream(shared.connect()) as own:
+        with Stream(server.connect()) as own:
             while not stop.is_set():
                 request = b"".join(b"ms busy:%03d 1 q\r\nx\r\n" % n for n in range(100))
                 assert own.exchange(request + b"mn\r\n").data == b"MN\r\n"
@@ -262,7 +258,7 @@ def test_mx_beside_writers(shared: Server) -> None:
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        with Stream(shared.connect()) as own:
+        with Stream(server.connect()) as own:
             for _round in range(30):
                 put(own, {b"calm:%03d" % n: b"1" for n in range(400)})
                 removed, _ = remove_all(own, b"mx k a")
@@ -271,7 +267,7 @@ def test_mx_beside_writers(shared: Server) -> None:
     finally:
         stop.set()
         writer.join()
-    with Stream(shared.connect()) as own:
+    with Stream(server.connect()) as own:
         remove_all(own, b"mx k a")
         assert own.exchange(b"mr k a\r\n").data == b"EN n0\r\n"
 
@@ -383,7 +379,7 @@ def test_over_udp(kind: str, tandem: Callable[..., Server]) -> None:
     assert len(datagrams) > 10 and b"".join(datagram.payload for datagram in datagrams) == wanted
 
 
-def test_a_reply_is_one_moments(shared: Server, stream: Stream) -> None:
+def test_a_reply_is_one_moments(server: Server, stream: Stream) -> None:
     """Tokens move from one key to another, far away: set there, then delete here. A reply with neither, or one that has
     half of a pair written by one request after the other in a fixed order, was no snapshot."""
     put(stream, {b"m%c%04d" % (letter, n): b"fill" for letter in b"abcd" for n in range(150)})
@@ -392,14 +388,14 @@ def test_a_reply_is_one_moments(shared: Server, stream: Stream) -> None:
     over = threading.Event()
 
     def move(here: bytes, there: bytes) -> None:
-        with Stream(shared.connect()) as mover:
+        with Stream(server.connect()) as mover:
             while not over.is_set():
                 batch = b"set %s 0 0 1\r\n1\r\ndelete %s\r\nset %s 0 0 1\r\n1\r\ndelete %s\r\n"
                 mover.exchange(batch % (there, here, here, there) * 20)
 
     def count() -> None:
         n = 0
-        with Stream(shared.connect()) as counter:
+        with Stream(server.connect()) as counter:
             while not over.is_set():
                 batch = b"".join(
                     b"set mz_ahead 0 0 7\r\n%07d\r\nset ma_behind 0 0 7\r\n%07d\r\n" % (i, i) for i in range(n, n + 20)
@@ -428,13 +424,13 @@ def test_a_reply_is_one_moments(shared: Server, stream: Stream) -> None:
     assert whole > 0
 
 
-def test_a_changed_expiry_belongs_to_one_moment(shared: Server, stream: Stream) -> None:
+def test_a_changed_expiry_belongs_to_one_moment(server: Server, stream: Stream) -> None:
     """An item that a touch ended is not in a reply beside one that was set after that."""
     over = threading.Event()
     rng = random.Random(1)
 
     def write() -> None:
-        with Stream(shared.connect()) as writer:
+        with Stream(server.connect()) as writer:
             for n in range(1, 10**9):
                 if over.is_set():
                     return
@@ -565,7 +561,7 @@ def test_other_replies_are_memcacheds(kind: str) -> None:
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/conformance", "-k", DIFFERS],
         cwd=ROOT,
-        env={**os.environ, "TANDEM_OPTIONS": " ".join(KINDS[kind]), "TANDEM_SHARE": share_of_tree(4)},
+        env={**os.environ, "TANDEM_OPTIONS": " ".join(KINDS[kind]), "TANDEM_SHARE": share_of_tree(8)},
         capture_output=True,
         text=True,
     )

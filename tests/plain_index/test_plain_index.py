@@ -43,7 +43,7 @@ def test_replies_are_memcacheds() -> None:
             **os.environ,
             "TANDEM_BIN": str(PROGRAMS / "plain_index_tandem"),
             "TANDEM_OPTIONS": f"-o preset={PRESET}",
-            "TANDEM_SHARE": share_of_tree(3),
+            "TANDEM_SHARE": share_of_tree(6),
         },
         capture_output=True,
         text=True,

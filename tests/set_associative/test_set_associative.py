@@ -90,7 +90,7 @@ def test_replies_are_memcacheds(gpu: str) -> None:
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/conformance", "-k", WHAT_HOLDS],
         cwd=ROOT,
-        env={**os.environ, "TANDEM_OPTIONS": f"-o preset={PRESET},gpu={gpu}", "TANDEM_SHARE": share_of_tree(3)},
+        env={**os.environ, "TANDEM_OPTIONS": f"-o preset={PRESET},gpu={gpu}", "TANDEM_SHARE": share_of_tree(6)},
         capture_output=True,
         text=True,
         timeout=500,

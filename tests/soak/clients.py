@@ -14,9 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from conftest import tandem_binary
-from harness.server import HOST, TIME_FACTOR
-
-PATIENCE_S = 60 * TIME_FACTOR
+from harness.server import HOST, PATIENCE_S
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 
 import pytest
-from harness.server import TIME_FACTOR, Server
+from harness.server import PATIENCE_S, Server
 from linearizability.harness import TandemServer
 
 from soak.clients import SHIFTING, STEADY, Background, Churner, SlowReader, errors_of, run_load
@@ -28,7 +28,6 @@ GENTLE = bool(os.environ.get("TANDEM_SOAK_GENTLE"))
 SHORT_S = 7.0
 OUT = Path(__file__).resolve().parents[2] / "build/soak"
 MEMORY_MIB = 64
-PATIENCE_S = 60 * TIME_FACTOR
 
 GPU = os.environ.get("TANDEM_SOAK_GPU", "sim")
 DEVICE = ["--gpu", GPU, *(["--seccomp"] if GPU == "sim" else [])]  # a GPU's driver and seccomp exclude each other

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import pytest
 from harness.proxy import Proxy
-from harness.server import Server
+from harness.server import PATIENCE_S, Server
 
 from integration.linearizability.checker import EXISTS, MISS, NOT_STORED, STORED, Operation, is_linearizable
 
@@ -146,7 +146,7 @@ def run_round(connections: list[socket.socket], seed: int) -> list[list[Operatio
         poll.register(number, select.EPOLLIN)
         client.send(f"r{seed}_")
         working.add(number)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while working:
         if time.monotonic() > deadline:
             raise ReplyError(f"{len(working)} clients still wait for answers")
