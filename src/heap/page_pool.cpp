@@ -212,8 +212,8 @@ bool PagePool::charge_run(PageId begin, PageId end, std::uint32_t short_bytes) n
       shorten(f, short_bytes);
       continue;
     }
+    if (f != last || short_bytes == 0) use_whole(f);
     table_.info(f).short_bytes = f == last ? short_bytes : 0;
-    if (f != last || short_bytes == 0) set_small_pages(f, false);
   }
   for (PageId p = begin; p < end; ++p) {
     if (is_free(p) && !table_.info(p).in_pool) list_push(p, is_file_dirty_, false);
@@ -227,9 +227,16 @@ bool PagePool::widen(PageId frame) noexcept {
   const std::uint64_t bytes = frame_cost_bytes() - cost_of(frame);
   if (bytes != 0 && !charge(bytes)) return false;
   charged_bytes_ += bytes;
+  use_whole(frame);
   info.short_bytes = 0;
-  set_small_pages(frame, false);
   return true;
+}
+
+// Huge pages back it from the next touch on. A short frame that is used again is all free, so its small pages can go.
+void PagePool::use_whole(PageId frame) noexcept {
+  const PageInfo& info = table_.info(frame);
+  const bool has_small_pages = info.small_pages && info.short_bytes != 0;
+  if (set_small_pages(frame, false) && has_small_pages) madvise(table_.page(frame), info.short_bytes, MADV_DONTNEED);
 }
 
 // Returns the end of a frame, which is resident, to the system and the budget. If that refuses, the charge stays.

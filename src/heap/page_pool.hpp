@@ -115,6 +115,7 @@ class PagePool final : private KeptMemory {
   bool charge(std::uint64_t bytes) noexcept;
   bool charge_run(PageId begin, PageId end, std::uint32_t short_bytes) noexcept;
   bool widen(PageId frame) noexcept;
+  void use_whole(PageId frame) noexcept;
   void shorten(PageId frame, std::uint32_t short_bytes) noexcept;
   bool set_small_pages(PageId frame, bool small) noexcept;
   bool make_usable(PageId first, PageId end) noexcept;

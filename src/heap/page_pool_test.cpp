@@ -283,6 +283,23 @@ TEST_P(PagePoolTest, AsManyRunsFitAsTheirBytes) {
   EXPECT_EQ(budget.used_bytes(), 0u);
 }
 
+// Otherwise small pages would back whatever takes the frame over.
+TEST_P(PagePoolTest, WholeFrameTakesNoSmallPagesOver) {
+  for (const bool is_run : {true, false}) {
+    const PageId short_run = pool.take_run(2, 100'000);
+    std::memset(pool.table().page(short_run), 0xee, page_bytes + 100'000);
+    pool.give_run(short_run, 2);
+    const PageId page = is_run ? pool.take_run(2) : pool.take_page();
+    ASSERT_TRUE(page == short_run || page == short_run + 1);
+    EXPECT_EQ(resident_parts(pool, page) != 0, pool.pages_per_frame() == 1);
+    if (is_run) {
+      pool.give_run(page, 2);
+    } else {
+      pool.give_page(page);
+    }
+  }
+}
+
 TEST_P(PagePoolTest, KeptEndOfARunServesAnyUse) {
   // Each kind of run or page takes over what another one left, and is charged for itself alone.
   struct Use {
