@@ -262,7 +262,7 @@ def all_steps(lint: str, deep: bool) -> list[Step]:
                 "thread",
                 "TSAN_OPTIONS=second_deadlock_stack=1 GTEST_FILTER='-RestartTest.*:*HeapModel*:*CuckooDiff*:"
                 "*/LaneTest.*:*/LaneDeferTest.*:HashTree.*:*HashTreeModel.*:OrderRoom.*:"
-                "SmallStoreTest.*:NoEvictionTest.*:CrawlerTest.WhatItGivesBack*:Heap.Huge*'",
+                "SmallStoreTest.*:NoEvictionTest.*:*NewestItemsTest.*:CrawlerTest.WhatItGivesBack*:Heap.Huge*'",
                 schedules,
             ),
         ):

@@ -23,6 +23,8 @@ ROOT = Path(__file__).resolve().parent.parent
 FILES = ("docs/options.md", "deploy/tandem.toml", "docs/bench-format.md")
 SETTINGS = re.compile(r"^(GTEST|ASAN|UBSAN|TSAN|TANDEM)_")
 RUN = ("TANDEM_RUN", "TANDEM_FLAKY_FILE")  # which change nothing
+# A program that took longer is not run again as a whole: it would not end sooner.
+ALONE_MAX_S = 600
 SHARDS = ("GTEST_TOTAL_SHARDS", "GTEST_SHARD_INDEX")
 
 
@@ -33,6 +35,7 @@ class Program:
     command: list[str]
     environment: dict[str, str]
     folder: str | None
+    took_s: float = 0
 
 
 @cache
@@ -82,9 +85,12 @@ def run_alone(program: Program, failure: Failure) -> bool:
         command = [argument for argument in command if not argument.startswith("--gtest_output=")]
         command.append(f"--gtest_filter={failure.name}")
         environment = {name: value for name, value in environment.items() if name not in SHARDS}
+    elif program.took_s > ALONE_MAX_S:
+        return False
     print(f"again: {failure.name}", flush=True)
     try:
-        return subprocess.run(command, env=environment, cwd=program.folder, timeout=600, check=False).returncode == 0
+        ran = subprocess.run(command, env=environment, cwd=program.folder, timeout=ALONE_MAX_S, check=False)
+        return ran.returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         return False
 
@@ -130,6 +136,7 @@ def main() -> int:
     failed: dict[str, list[Failure]] = {}
     for case in ElementTree.parse(results).getroot().iter("testcase"):
         name, output = case.get("name"), case.findtext("system-out") or ""
+        programs[name].took_s = float(case.get("time") or 0)
         if case.get("status") == "run":
             (marks / name).write_text(keys[name])
         elif case.get("status") == "fail":

@@ -204,14 +204,12 @@ std::uint64_t ClassPages::cas_of_live(Location l) const noexcept {
   return Item::state_of(state) == ItemState::live ? item->cas(state) : 0;
 }
 
-// Of one live item in each of 16 parts of the page, as far as a few looks find one: free slots are passed over without
-// reading them, slots in caches are not. A hint: an item may be rewritten meanwhile.
-ClassPages::Ages ClassPages::ages_of(PageId page) const noexcept {
+// Such that so many quarters of the page's items have a lower one; 0: no live item found. By one live item in each of
+// 16 parts of the page, as far as a few looks find one: free slots are passed over without reading them, slots in
+// caches are not. A hint: an item may be rewritten meanwhile.
+std::uint64_t ClassPages::cas_of(PageId page, std::uint32_t quarters) const noexcept {
   constexpr std::uint32_t parts = 16, looks_max = 64;
-  if (class_ == huge_class) {
-    const std::uint64_t cas = cas_of_live(huge_location(page));
-    return {cas, cas};
-  }
+  if (class_ == huge_class) return cas_of_live(huge_location(page));
   std::array<std::uint64_t, parts> found;
   std::uint32_t count = 0;
   const std::uint64_t* const bitmap = table_.bitmap(page);
@@ -226,9 +224,10 @@ ClassPages::Ages ClassPages::ages_of(PageId page) const noexcept {
     }
     if (cas != 0) found[count++] = cas;
   }
-  if (count == 0) return {};
-  std::sort(found.begin(), found.begin() + count);
-  return {found[count / 2], found[count - 1]};
+  if (count == 0) return 0;
+  const auto one = found.begin() + count * quarters / 4;
+  std::nth_element(found.begin(), one, found.begin() + count);
+  return *one;
 }
 
 PageId ClassPages::pick_donor(std::uint64_t keep, Donor by) noexcept {
@@ -244,8 +243,8 @@ PageId ClassPages::pick_donor(std::uint64_t keep, Donor by) noexcept {
       !by_age || has_large_slots() ? looks_max : std::min(looks_at_small, pages_open() / 2 + 1);
   const auto cost = [&](PageId page) noexcept {
     const std::uint32_t free = table_.info(page).free_count;
-    // By the newest: the page under the hand has items that took the place of its oldest ones.
-    return by_age ? std::tuple(count_used(page), ages_of(page).newest, ~free) : std::tuple(0u, std::uint64_t{0}, ~free);
+    // By what most of the page is: items that took the place of its oldest ones find room, half a page of them costs.
+    return by_age ? std::tuple(count_used(page), cas_of(page, 3), ~free) : std::tuple(0u, std::uint64_t{0}, ~free);
   };
   PageId page = first, best = 0;
   std::tuple<std::uint32_t, std::uint64_t, std::uint32_t> cost_of_best;
@@ -268,7 +267,19 @@ PageId ClassPages::pick_donor(std::uint64_t keep, Donor by) noexcept {
 
 std::uint64_t ClassPages::next_cas() noexcept {
   const std::lock_guard lock(mutex_);
-  return hand_page_ == 0 ? 0 : ages_of(donor_cursor_ != 0 ? donor_cursor_ : hand_page_).median;
+  return hand_page_ == 0 ? 0 : cas_of(donor_cursor_ != 0 ? donor_cursor_ : hand_page_, 2);
+}
+
+std::uint64_t ClassPages::cas_ahead() noexcept {
+  const std::lock_guard lock(mutex_);
+  return hand_page_ == 0 ? 0 : cas_of(table_.info(hand_page_).ring_next, 2);
+}
+
+std::uint64_t ClassPages::cas_to_keep_above(PageId page) noexcept {
+  constexpr std::uint64_t few = 3;  // of so many pages a page's worth may be what was stored last, too
+  const std::uint64_t ahead = cas_ahead();
+  if (ahead == 0) return UINT64_MAX;
+  return pages_open() <= few ? std::max(ahead, cas_of(page, 2)) : ahead;
 }
 
 void ClassPages::link(PageId page) noexcept {

@@ -59,6 +59,10 @@ class alignas(cache_line_bytes) ClassPages {
   // The median CAS id of what the page holds that is the next donor: CAS ids grow with the time of storing. 0: no live
   // item found. REQUIRES: inside an epoch.
   std::uint64_t next_cas() noexcept;
+  // The same of the page that the hand comes to next: of the items that the class would lose to CLOCK.
+  std::uint64_t cas_ahead() noexcept;
+  // The CAS id above which items of the closed page are newer than those; UINT64_MAX: there are none.
+  std::uint64_t cas_to_keep_above(PageId page) noexcept;
 
   // --- the ring alone, for huge items
   void link(PageId page) noexcept;
@@ -84,10 +88,7 @@ class alignas(cache_line_bytes) ClassPages {
   // These REQUIRE the lock.
   bool has_large_slots() const noexcept { return shape_.slots_per_page <= 8; }
   std::uint32_t count_used(PageId page) const noexcept;
-  struct Ages {
-    std::uint64_t median = 0, newest = 0;  // CAS ids
-  };
-  Ages ages_of(PageId page) const noexcept;
+  std::uint64_t cas_of(PageId page, std::uint32_t quarters) const noexcept;
   std::uint64_t cas_of_live(Location l) const noexcept;
   bool take_row_of(PageId page, std::span<Location, row_slots> out) noexcept;
   bool put_one(Location l) noexcept;  // whether its page is open

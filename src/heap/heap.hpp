@@ -181,24 +181,27 @@ class Heap {
   // What another class can give to one that is short of memory.
   struct Donor {
     PageId page = 0;
+    bool spare = false;      // the page's items find room in their class, unless that fills up meanwhile
     bool huge_item = false;  // instead of a page: evict a huge item, which returns its pages to the budget
     explicit operator bool() const noexcept { return page != 0 || huge_item; }
   };
   enum class DonorRule : std::uint8_t {
-    longer_life,   // from a class whose items live at least twice as long as in the receiving class; counts fade
-    lived_longer,  // the same by the counts as they are
-    any,           // the receiver can neither allocate nor evict, or the budget wants pages back (to = huge_class)
+    longer_life,     // from a class whose items live at least twice as long as in the receiving class
+    stored_earlier,  // from the class that gives what was stored at least twice as long ago as the receiver's next loss
+    any,             // the receiver can neither allocate nor evict, or the budget wants pages back (to = huge_class)
   };
   // From a class with a page's worth of free slots, else, as far as the rule lets it:
   // - by the lives that items have in a class (items / recent allocations), from the one with the longest, if what it
   //   gives was stored before what the receiver would evict;
+  // - by `stored_earlier`, from the one that gives what was stored first, ages counted in CAS ids up to `cas_now`;
   // - by `any`, or when the receiver has no page, from the one that gives what was stored first. A class's last page
   //   goes when there is no other.
   // Huge items are a class like the others. Within the class the page that no output pins, with the most free slots if
   // its items find room in the class, else with the oldest items (of large slots the fewest in use since CLOCK looked).
   // Nothing: no move would help, or what there was is on its way to another class, or pinned. Called again, it names
   // another page; the best `passed_over` classes come last. REQUIRES: inside an epoch.
-  Donor pick_donor(SizeClass to, DonorRule rule = DonorRule::longer_life, unsigned passed_over = 0) noexcept;
+  Donor pick_donor(SizeClass to, DonorRule rule = DonorRule::longer_life, std::uint64_t cas_now = 0,
+                   unsigned passed_over = 0) noexcept;
   // A page of another class whose items all find room in that class, also in caches: nobody loses by its move, and no
   // class has to evict before. 0: there is none. Some loads a class when there is none.
   PageId pick_spare(SizeClass to) noexcept;
@@ -213,6 +216,11 @@ class Heap {
   // Whether a page of any class is closed: memory that is unavailable now may become available when its move ends.
   bool is_moving_pages() const noexcept;
   std::uint64_t pages_open(SizeClass c) const noexcept { return pages_[index_of(c)].pages_open(); }
+  // The CAS id above which a closed page's items are newer than what its class would lose to CLOCK in their place.
+  // REQUIRES: inside an epoch.
+  std::uint64_t cas_to_keep_above(PageId page) noexcept {
+    return pages_[tag::class_of(table_.tag(page))].cas_to_keep_above(page);
+  }
   // A page of this class, if it has more than one (for an operator's request); 0: it has not.
   PageId pick_donor_from(SizeClass from) noexcept;
   // Stops allocation from the page and takes its free slots out of the class and all caches. False, and nothing
@@ -317,6 +325,9 @@ class Heap {
 
   struct Candidate;
   struct Candidates;
+  struct Receiver;
+  static bool gains_by(DonorRule rule, const Candidate& giver, const Receiver& receiver,
+                       std::uint64_t cas_now) noexcept;
   std::uint64_t count_allocations(SizeClass c, bool fade) noexcept;  // REQUIRES: caches_mutex_
   void collect_donors(SizeClass to, DonorRule rule, Candidates& out) noexcept;
   bool has_spare_page(SizeClass c) noexcept;

@@ -83,16 +83,20 @@ class AgedItems {
   }
   std::uint64_t cas_of(Location l) const { return word::CasLow::get(t_.heap.at(l)->fixed()); }
 
-  // As the store does it: items find room in their class from the page's end on.
+  // As the store does it: items find room in their class, newer ones that of those that CLOCK reaches next.
   bool move(PageId page, SizeClass to) {
     if (page == 0 || !t_.heap.close_page(page)) return false;
+    const SizeClass from = t_.heap.class_of(page_location(page));
     std::vector<Location> live;
     w_.epoch.enter();
     t_.heap.for_each_live(page, [&](Location l) { live.push_back(l); });
-    std::reverse(live.begin(), live.end());
+    const std::uint64_t keep_above = t_.heap.cas_to_keep_above(page);
+    w_.epoch.exit();
+    std::sort(live.begin(), live.end(), [this](Location a, Location b) { return cas_of(a) > cas_of(b); });
     for (const Location l : live) {
       const std::uint64_t cas = cas_of(l);
-      const Location there = allocate_spare(l);
+      Location there = allocate_spare(l);
+      if (there == no_location && cas > keep_above && evict_one(from)) there = allocate_spare(l);
       if (there == no_location) {
         ++lost_to_moves_;
         by_cas_.erase(cas);
@@ -103,8 +107,16 @@ class AgedItems {
       }
       w_.retire(l);
     }
-    w_.epoch.exit();
     return t_.heap.finish_page(page, to) || t_.heap.finish_page(page, to);  // the first one stamps what is retired
+  }
+  bool evict_one(SizeClass c) {
+    Location victim = no_location;
+    w_.epoch.enter();
+    const bool found = t_.heap.sweep(c, {&victim, 1}, SIZE_MAX, nullptr, nullptr).found != 0;
+    w_.epoch.exit();
+    if (found) forget(victim);
+    w_.flush();
+    return found;
   }
   Location allocate_spare(Location from) {
     const Heap::Cache::Lock lock(w_.cache);
@@ -203,8 +215,42 @@ TEST(SpareTest, NothingNewerThanTheReceiversOldestIsGiven) {
   for (int i = 0; i < 1500; ++i) ASSERT_TRUE(s.store(1000));
   const SizeClass small = s.heap().size_class(1000), large = s.heap().size_class(100'000);
   ASSERT_EQ(s.heap().pages_open(small), 2u);
-  EXPECT_FALSE(s.heap().pick_donor(large, Heap::DonorRule::lived_longer));
+  EXPECT_FALSE(s.heap().pick_donor(large, Heap::DonorRule::stored_earlier, s.newest()));
   EXPECT_TRUE(s.heap().pick_donor(large, Heap::DonorRule::any));
+}
+
+// Of three classes the oldest gives, if what it gives is twice as old as what the receiver would evict.
+TEST(SpareTest, TheOldestClassGivesWhenTwiceAsOld) {
+  AgedItems s(24, true);
+  constexpr std::uint64_t oldest = 100'000, older = 50'000, newest = 1000;
+  for (const std::uint64_t bytes : {oldest, older, newest}) {
+    const std::uint64_t all = bytes == newest ? mib / 2 : 3 * mib;
+    for (std::uint64_t stored = 0; stored < all; stored += bytes) ASSERT_TRUE(s.store(bytes));
+  }
+  const auto donor_for = [&](std::uint64_t bytes, std::uint64_t cas_now) {
+    return s.heap().pick_donor(s.heap().size_class(bytes), Heap::DonorRule::stored_earlier, cas_now).page;
+  };
+  const PageId page = donor_for(newest, s.newest());
+  ASSERT_NE(page, 0u);
+  EXPECT_EQ(s.heap().class_of(page_location(page)), s.heap().size_class(oldest));
+  EXPECT_EQ(donor_for(newest, 100 * s.newest()), 0u) << "all about as old, seen from later";
+  EXPECT_EQ(donor_for(oldest, s.newest()), 0u) << "the others are newer";
+}
+
+// Huge items are a class like the others: what was stored first goes.
+TEST(SpareTest, HugeItemsAreRankedByWhenTheyWereStored) {
+  constexpr std::uint64_t huge = 900'000, small = 1000, receiver = 100'000;
+  const auto gives_huge = [](std::uint64_t first, std::uint64_t then) {
+    AgedItems s(24, true);
+    for (const std::uint64_t bytes : {first, then}) {
+      for (std::uint64_t stored = 0; stored < 10 * mib; stored += bytes) EXPECT_TRUE(s.store(bytes));
+    }
+    const Heap::Donor donor = s.heap().pick_donor(s.heap().size_class(receiver), Heap::DonorRule::any);
+    EXPECT_TRUE(donor);
+    return donor.huge_item;
+  };
+  EXPECT_TRUE(gives_huge(huge, small));
+  EXPECT_FALSE(gives_huge(small, huge));
 }
 
 }  // namespace

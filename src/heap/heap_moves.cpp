@@ -17,6 +17,10 @@ struct Heap::Candidate {
   std::uint64_t cas;  // of what it gives; 0: not asked for
   double life;
 };
+struct Heap::Receiver {
+  std::uint64_t cas;  // of what it would evict; 0: nothing
+  double life;
+};
 struct Heap::Candidates {
   std::array<Candidate, SizeClasses::classes_max + 1> all;
   std::size_t count = 0;
@@ -54,9 +58,16 @@ void Heap::collect_donors(SizeClass to, DonorRule rule, Candidates& out) noexcep
   }
 }
 
-Heap::Donor Heap::pick_donor(SizeClass to, DonorRule rule, unsigned passed_over) noexcept {
-  // With a smaller difference between the lifetimes the page would soon be taken back.
-  constexpr double life_ratio_min = 2.0;
+// With a smaller difference between lifetimes or ages the page would soon be taken back.
+bool Heap::gains_by(DonorRule rule, const Candidate& giver, const Receiver& receiver, std::uint64_t cas_now) noexcept {
+  constexpr double ratio_min = 2.0;
+  const bool is_newer = receiver.cas != 0 && giver.cas > receiver.cas;
+  if (rule == DonorRule::longer_life) return !is_newer && giver.life >= ratio_min * receiver.life;
+  const auto age_of = [cas_now](std::uint64_t cas) { return static_cast<double>(cas_now - std::min(cas, cas_now)); };
+  return !is_newer && (receiver.cas == 0 || age_of(giver.cas) >= ratio_min * age_of(receiver.cas));
+}
+
+Heap::Donor Heap::pick_donor(SizeClass to, DonorRule rule, std::uint64_t cas_now, unsigned passed_over) noexcept {
   const bool for_budget = to == huge_class && rule == DonorRule::any;
   // The budget gets memory back a frame at a time: half-free frames are finished first.
   if (const PageId lone = for_budget && passed_over == 0 ? pool_.lone_page() : 0; lone != 0 && !is_pinned(lone))
@@ -68,22 +79,25 @@ Heap::Donor Heap::pick_donor(SizeClass to, DonorRule rule, unsigned passed_over)
   std::for_each(begin, end, [this](Candidate& d) {
     if (!d.has_free_page) d.cas = pages_[index_of(d.c)].next_cas();
   });
-  const std::uint64_t cas_of_receiver = compares ? pages_[index_of(to)].next_cas() : 0;
-  std::sort(begin, end, [compares](const Candidate& a, const Candidate& b) {
+  ClassPages& own = pages_[index_of(to)];
+  const Receiver receiver{!compares                        ? 0
+                          : rule == DonorRule::longer_life ? own.next_cas()
+                                                           : own.cas_ahead(),
+                          donors.life_of_receiver};
+  const bool by_life = compares && rule == DonorRule::longer_life;
+  std::sort(begin, end, [by_life](const Candidate& a, const Candidate& b) {
     if (a.has_free_page != b.has_free_page) return a.has_free_page;
     if (a.is_last_page != b.is_last_page) return b.is_last_page;
-    return compares || a.cas == b.cas ? a.life > b.life : a.cas < b.cas;
+    return by_life || a.cas == b.cas ? a.life > b.life : a.cas < b.cas;
   });
   for (std::size_t i = 0; i < donors.count; ++i) {
     const Candidate& best = donors.all[(i + passed_over) % donors.count];
     if (compares && best.is_last_page) continue;
-    if (compares && !best.has_free_page) {
-      const bool is_newer = cas_of_receiver != 0 && best.cas > cas_of_receiver;
-      if (is_newer || best.life < life_ratio_min * donors.life_of_receiver) continue;
-    }
+    if (compares && !best.has_free_page && !gains_by(rule, best, receiver, cas_now)) continue;
     if (best.c == huge_class) return {.huge_item = true};
     const auto by = best.has_free_page ? ClassPages::Donor::emptiest : ClassPages::Donor::oldest;
-    if (const PageId page = pages_[best.c].pick_donor(best.is_last_page ? 0 : 1, by); page != 0) return {.page = page};
+    if (const PageId page = pages_[best.c].pick_donor(best.is_last_page ? 0 : 1, by); page != 0)
+      return {.page = page, .spare = best.has_free_page};
   }
   return {.huge_item = for_budget && huge_items() != 0};
 }

@@ -116,7 +116,7 @@ TEST_F(MoveTest, BestClassesArePassedOverOnRequest) {
   const SizeClass to = t.heap.size_class(100);
   std::set<SizeClass> donors;
   for (unsigned passed = 0; passed < 2; ++passed)
-    donors.insert(t.heap.class_of(page_location(t.heap.pick_donor(to, Heap::DonorRule::any, passed).page)));
+    donors.insert(t.heap.class_of(page_location(t.heap.pick_donor(to, Heap::DonorRule::any, 0, passed).page)));
   EXPECT_EQ(donors, (std::set<SizeClass>{t.heap.size_class(1000), t.heap.size_class(page_bytes / 2 - 100)}));
 }
 
@@ -134,17 +134,6 @@ TEST_F(MoveTest, LargeItemsInUseStay) {
   w.retire(all.front());  // of a page whose other item is in use
   w.flush();
   EXPECT_EQ(t.heap.pick_donor(to, Heap::DonorRule::any).page, unused);
-}
-
-TEST_F(MoveTest, ToCompareLivesDoesNotFadeThem) {
-  const SizeClass small = t.heap.size_class(1000);
-  ASSERT_NE(w.make(mib - 100, 0), no_location);
-  ASSERT_NE(w.make(mib - 100, 0), no_location);
-  fill(1000);
-  for (int i = 0; i < 40; ++i) t.heap.pick_donor(small, Heap::DonorRule::lived_longer);
-  EXPECT_EQ(t.heap.pick_donor(huge_class, Heap::DonorRule::lived_longer).page, 0u) << "the small ones are new, too";
-  for (int i = 0; i < 40; ++i) t.heap.pick_donor(small);
-  EXPECT_NE(t.heap.pick_donor(huge_class, Heap::DonorRule::lived_longer).page, 0u);
 }
 
 TEST_F(MoveTest, SpareSlotsCostNoPage) {

@@ -11,6 +11,7 @@
 #include "pipeline/runner.hpp"
 #include "store/on_device.hpp"
 #include "task/memory.hpp"
+#include "task/page_moves.hpp"
 
 namespace tandem {
 namespace {
@@ -517,8 +518,7 @@ void Engine::grow_index() {
 }
 
 // Memory follows the traffic: for each page's worth of items that a class evicts, a page moves to it from the class
-// with the least allocations per slot (Heap::pick_donor), a few at a time. Huge items count as a class; their pages
-// pass through the budget. Classes of equal demand are left as they are.
+// whose items live longest (Heap::pick_donor), a few at a time. Huge items count as a class.
 void Engine::balance_classes() {
   const unsigned level = automove();
   const std::uint64_t moves_per_turn = level >= 2 ? 64 : 8;

@@ -195,26 +195,35 @@ TEST_P(NewestItemsTest, OneOfEachSizeStays) {
   }
 }
 
-// The last 1 %; with S3-FIFO, which has a tenth of a class for what is new, a tenth of that. Pages that are moved in
-// the background may hold newer items: only the classes' own choice is held to this.
+// What is older gives way to a burst of two pages, which a page of its size alone would not hold.
+TEST_P(NewestItemsTest, ABurstOfANewSizeStays) {
+  for (const std::size_t bytes : {std::size_t{2'000}, std::size_t{20'000}}) {
+    Writer w(options());
+    w.store_all("old", static_cast<unsigned>(2 * w.engine.memory_limit_bytes() / 150), 100);
+    const auto burst = static_cast<unsigned>(3 * mib / 2 / bytes);
+    EXPECT_EQ(w.store_all("new", burst, bytes), 0u);
+    EXPECT_EQ(w.count("new", burst), burst) << bytes;
+  }
+}
+
+// The last 1 %; a tenth of that with S3-FIFO, which has a tenth of a class for what is new, and where pages move in the
+// background: an item that has moved may lie where CLOCK's hand comes to next.
 TEST_P(NewestItemsTest, WhateverTheOrderOfSizes) {
-  EngineOptions o = options();
-  o.reassign = false;
   constexpr std::size_t sizes[] = {10, 60, 200, 700, 2'000, 6'000, 20'000, 70'000, 250'000, 900'000};
-  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
-    Writer w(o);
+  for (std::uint64_t seed = 1; seed <= 2; ++seed) {
+    Writer w(options());
     std::uint64_t random = seed;
     const auto below = [&](std::uint64_t bound) {
       random = random * 6364136223846793005u + 1442695040888963407u;
       return (random >> 33) % bound;
     };
-    const bool is_clock = std::string_view(std::get<0>(GetParam())) == "clock";
-    const std::size_t newest_bytes_max = w.engine.memory_limit_bytes() / (is_clock ? 100 : 1000);
+    const bool is_whole = std::get<0>(GetParam()) == std::string_view("clock") && !options().reassign;
+    const std::size_t newest_bytes_max = w.engine.memory_limit_bytes() / (is_whole ? 100 : 1000);
     std::deque<std::pair<std::string, std::size_t>> newest;
     std::size_t newest_bytes = 0;
     unsigned key = 0;
     // Bursts of one size, of about as many bytes each.
-    for (std::uint64_t stored_bytes = 0; stored_bytes < 4 * w.engine.memory_limit_bytes();) {
+    for (std::uint64_t stored_bytes = 0; stored_bytes < 3 * w.engine.memory_limit_bytes();) {
       const std::size_t bytes = sizes[below(std::size(sizes))];
       const std::uint64_t burst = 1 + below(2'000'000) / (bytes + 50);
       for (std::uint64_t i = 0; i < burst; ++i) {

@@ -7,6 +7,7 @@
 
 #include "base/yield.hpp"
 #include "task/memory.hpp"
+#include "task/page_moves.hpp"
 #include "task/scan.hpp"
 
 namespace tandem::task {

@@ -8,22 +8,19 @@
 
 #include "base/yield.hpp"
 #include "task/number.hpp"
+#include "task/page_moves.hpp"
 #include "task/store_in_place.hpp"
 
 namespace tandem::task {
 namespace {
 
 constexpr std::uint64_t victim_bytes_per_sweep = 256 * 1024;
-// Maximum number of slots that a sweep examines before its caller tries to allocate again.
-constexpr std::size_t slots_per_sweep = 16 * 1024;
 // How long an allocation waits for other workers' batches to end before the store counts as full.
 constexpr auto epoch_wait_max = std::chrono::seconds(2);
 // How long an allocation for a huge item waits for memory that devices' indexes still name, before it evicts another.
 constexpr auto unretired_wait_max = std::chrono::milliseconds(500);
 // The same once no batch sees that memory any more: a scheduler checks every 2 ms.
 constexpr auto give_back_wait_max = std::chrono::milliseconds(5);
-// How long a move waits for output that points into its page.
-constexpr auto pin_wait_max = std::chrono::milliseconds(1);
 // Attempts to get a page from other classes, with no move in progress, before a class is out of memory.
 constexpr unsigned refusals_max = 32;
 
@@ -31,6 +28,9 @@ struct GarbageRule {
   std::uint32_t now_s;
   std::uint64_t flush_cas;
 };
+GarbageRule garbage_rule(const Shared& shared) noexcept {
+  return {shared.clock.now_s(), shared.flush_cas.load(std::memory_order_acquire)};
+}
 bool is_garbage(const GarbageRule& rule, const ItemVersion& seen) noexcept {
   return is_over(seen, rule.now_s, rule.flush_cas);
 }
@@ -148,113 +148,9 @@ std::uint32_t prepare_slots(Context& context, Batch& batch, StripState& state, s
   return i;
 }
 
-std::size_t reclaim(Context& context) noexcept {
-  context.shared.placement.settle_changes(context.cache, Overlay::Settle::all);
-  const Heap::Cache::Lock lock(context.cache);
-  return context.shared.heap.reclaim_all(context.cache);
-}
-
 std::size_t victims_wanted(const Heap& heap, SizeClass c) noexcept {
   if (c == huge_class) return 1;
   return std::clamp<std::size_t>(victim_bytes_per_sweep / heap.slot_bytes(c), 1, victims_per_sweep_max);
-}
-
-// Empties a page that moves: items for which their class has free slots are copied there, the others are evicted, if
-// that is allowed. False: items remain.
-bool empty_out(Context& context, std::span<Location> items, bool evicts) noexcept {
-  {
-    const ItemMoves::Burst burst(context.shared.moves);
-    context.shared.code.rescue(context, items);
-  }
-  const std::uint64_t before = context.counters.evictions.get();
-  const std::size_t unlinked = unlink(context, items, evicts ? Spare::none : Spare::good);
-  context.counters.slab_reassign_evictions_nomem.add(context.counters.evictions.get() - before);
-  // The item that an append adds to is spared, so its page cannot move.
-  const bool spares = std::ranges::find(items, context.spared) != items.end();
-  return (evicts && !spares) || unlinked == items.size();
-}
-
-// Empties the page and gives it to class `to`.
-bool move_this_page(Context& context, PageId page, SizeClass to, bool evicts) noexcept {
-  Shared& shared = context.shared;
-  context.let_go();
-  const SizeClass from = shared.heap.class_of(page_location(page));
-  if (!shared.heap.close_page(page)) return false;
-  Location batch[victims_per_sweep_max];
-  std::size_t count = 0;
-  // Removed items become free once the batches in flight have ended and the caches have been reclaimed.
-  constexpr int full_passes_max = 16;
-  int full_passes = 0;
-  bool empties = true;
-  const auto give_up = [&] {
-    empties &= empty_out(context, {batch, count}, evicts);
-    count = 0;
-  };
-  const auto start = std::chrono::steady_clock::now();
-  auto pinned_since = start;
-  for (bool first = true;; first = false) {
-    empties = true;
-    context.enter();
-    // From the end: pages are filled from their beginning, so what finds no room is what was stored first.
-    for (std::uint32_t end = shared.heap.classes()[from].slots_per_page, begin = 0; end != 0; end = begin) {
-      begin = end - std::min<std::uint32_t>(end, victims_per_sweep_max);
-      shared.heap.visit_slots(page, begin, end - begin, [&](Location l, const Item*) { batch[count++] = l; });
-      std::reverse(batch, batch + count);
-      if (count != 0) give_up();
-    }
-    context.epoch.exit();
-    shared.epochs.synchronize();
-    reclaim(context);
-    if (shared.heap.finish_page(page, to)) {
-      if (TD_UNLIKELY(context.observer != nullptr)) context.observer->page_moved(from, to);
-      return true;
-    }
-    // A slow client's output may pin the page indefinitely.
-    const auto now = std::chrono::steady_clock::now();
-    if (!empties && ++full_passes == full_passes_max) break;
-    if (first || !shared.heap.is_pinned(page)) pinned_since = now;
-    if (now - pinned_since > pin_wait_max || now - start > epoch_wait_max) break;
-    yield_processor();
-  }
-  shared.heap.reopen_page(page);
-  return false;
-}
-
-// Evicts one huge item, whose pages go to the budget; prefers items that were not used since the last sweep. Returns
-// the average number of pages of such an item; 0: there is none, or output pins all of them.
-std::uint64_t evict_huge_item(Context& context) noexcept {
-  Heap& heap = context.shared.heap;
-  context.let_go();
-  constexpr int turns = 2;  // the first may only clear access marks
-  const std::uint64_t items = heap.huge_items();
-  if (items == 0) return 0;
-  const std::uint64_t pages = heap.huge_bytes() / page_bytes / items;
-  for (int turn = 0; turn < turns; ++turn) {
-    if (evict(context, huge_class, 1, false) == 0) continue;
-    context.shared.epochs.synchronize();  // else the next caller evicts another item, too
-    reclaim(context);
-    return std::max<std::uint64_t>(pages, 1);
-  }
-  return 0;
-}
-
-Heap::Donor pick_donor(Context& context, SizeClass to, Heap::DonorRule rule, unsigned passed_over = 0) noexcept {
-  context.enter();
-  const Heap::Donor donor = context.shared.heap.pick_donor(to, rule, passed_over);
-  context.epoch.exit();
-  return donor;
-}
-
-std::uint64_t move_from(Context& context, const Heap::Donor& donor, SizeClass to) noexcept {
-  if (donor.huge_item) return evict_huge_item(context);
-  return donor.page != 0 && move_this_page(context, donor.page, to, context.shared.policy.evict) ? 1 : 0;
-}
-
-PageId pick_donor_from(Context& context, SizeClass from) noexcept {
-  context.enter();
-  const PageId page = context.shared.heap.pick_donor_from(from);
-  context.epoch.exit();
-  return page;
 }
 
 // Takes a page that another class does not need for its items, whether or not the policy evicts. False: none has one.
@@ -267,19 +163,22 @@ bool take_spare(Context& context, SizeClass c) noexcept {
   }
   const PageId page = context.shared.heap.pick_spare(c);
   if (page == 0) return false;
-  if (move_this_page(context, page, c, false)) return true;
+  if (move_this_page(context, page, c, Loses::nothing)) return true;
   context.spares_passed = calls_passed;
   return false;
 }
 
-// Takes a page from a class whose items live longer, before a class of large items evicts: with few items per class
-// CLOCK soon reaches one that is in use. False: no class gives a page.
-bool take_for_large(Context& context, SizeClass c) noexcept {
-  Heap& heap = context.shared.heap;
+// Whether CLOCK soon reaches what the class has stored last: it has few slots.
+bool soon_reaches_newest(const Heap& heap, SizeClass c) noexcept {
   constexpr std::uint32_t slots_per_page_max = 8;
-  if (!context.shared.policy.evict || (c != huge_class && heap.classes()[c].slots_per_page > slots_per_page_max))
-    return false;
-  return move_from(context, pick_donor(context, c, Heap::DonorRule::lived_longer), c) != 0;
+  constexpr std::uint64_t pages_max = 2;
+  return c == huge_class || heap.classes()[c].slots_per_page <= slots_per_page_max || heap.pages_open(c) <= pages_max;
+}
+
+// Takes a page from a class that has much older items, before such a class evicts. False: no class gives a page.
+bool take_before_evicting(Context& context, SizeClass c) noexcept {
+  if (!context.shared.policy.evict || !soon_reaches_newest(context.shared.heap, c)) return false;
+  return move_page(context, c, Heap::DonorRule::stored_earlier) != 0;
 }
 
 // After a page's worth of evictions the maintenance thread checks whether another class can spare a page.
@@ -360,15 +259,14 @@ class Shortage {
     // CLOCK spares an item once, so after two turns without a victim the class has none, and needs a page of another
     // class.
     const std::uint64_t slots = shared.heap.class_stats(class_).slots_total;
-    const std::uint64_t sweeps_of_two_turns = 2 + 2 * slots / slots_per_sweep;
-    if (slots != 0 && shared.heap.pages_open(class_) != 0 && ++fruitless_ <= sweeps_of_two_turns) return true;
+    if (slots != 0 && shared.heap.pages_open(class_) != 0 && ++fruitless_ <= sweeps_of_two_turns(slots)) return true;
     return shared.policy.evict ? move_page_here() : wait_for_retired();
   }
 
  private:
   bool move_page_here() noexcept {
     Heap& heap = context_.shared.heap;
-    if (move_from(context_, pick_donor(context_, class_, Heap::DonorRule::any, refusals_), class_) != 0) {
+    if (move_page(context_, class_, Heap::DonorRule::any, refusals_) != 0) {
       fruitless_ = refusals_ = 0;
       stamp_ = context_.shared.epochs.retire_stamp();
       return true;
@@ -401,8 +299,14 @@ class Shortage {
 
 }  // namespace
 
+std::size_t reclaim(Context& context) noexcept {
+  context.shared.placement.settle_changes(context.cache, Overlay::Settle::all);
+  const Heap::Cache::Lock lock(context.cache);
+  return context.shared.heap.reclaim_all(context.cache);
+}
+
 std::size_t evict(Context& context, SizeClass c, std::size_t victims_max, bool garbage_only) noexcept {
-  const GarbageRule rule{context.shared.clock.now_s(), context.shared.flush_cas.load(std::memory_order_acquire)};
+  const GarbageRule rule = garbage_rule(context.shared);
   Location victims[victims_per_sweep_max];
   const std::span<Location> wanted(victims, std::min(victims_max, victims_per_sweep_max));
   context.enter();
@@ -416,7 +320,7 @@ std::size_t evict(Context& context, SizeClass c, std::size_t victims_max, bool g
 
 Reclaimed reclaim_garbage(Context& context, PageId page, std::uint32_t first_slot, std::uint32_t slots_max) noexcept {
   Shared& shared = context.shared;
-  const GarbageRule rule{shared.clock.now_s(), shared.flush_cas.load(std::memory_order_acquire)};
+  const GarbageRule rule = garbage_rule(shared);
   Location victims[victims_per_sweep_max];
   std::size_t count = 0;
   Reclaimed result{};
@@ -438,19 +342,6 @@ Reclaimed reclaim_garbage(Context& context, PageId page, std::uint32_t first_slo
   return result;
 }
 
-std::uint64_t move_page(Context& context, SizeClass to, Heap::DonorRule rule) noexcept {
-  return move_from(context, pick_donor(context, to, rule), to);
-}
-
-bool move_page(Context& context, SizeClass from, SizeClass to) noexcept {
-  return move_from(context, {.page = pick_donor_from(context, from)}, to) != 0;
-}
-
-bool empty_page(Context& context, SizeClass c) noexcept {
-  const PageId page = pick_donor_from(context, c);
-  return page != 0 && move_this_page(context, page, c, false);
-}
-
 Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcept {
   Shared& shared = context.shared;
   const SizeClass c = shared.heap.size_class(item_bytes);
@@ -465,10 +356,11 @@ Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcep
   constexpr std::uint64_t taken_bytes_max = 8 * page_bytes;
   const auto start = std::chrono::steady_clock::now();
   // Without waiting no page can be emptied: the caller comes again and waits, before anything is evicted.
-  if (!wait && context.spares_passed == 0 && shared.heap.has_spare(c)) return no_location;
+  if (!wait && (soon_reaches_newest(shared.heap, c) || (context.spares_passed == 0 && shared.heap.has_spare(c))))
+    return no_location;
   Shortage shortage(context, c, item_bytes);
   do {
-    if (wait && (take_spare(context, c) || (item_bytes <= taken_bytes_max && take_for_large(context, c)))) {
+    if (wait && (take_spare(context, c) || (item_bytes <= taken_bytes_max && take_before_evicting(context, c)))) {
       l = allocate_once(context, c, item_bytes);
     } else {
       l = shortage.evict_and_allocate();

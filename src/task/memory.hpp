@@ -23,9 +23,17 @@ TD_INLINE void memory(Context& context, Batch& batch, StripState& state) noexcep
 // epoch, cache not locked. `wait`: also waits for other workers' epochs; without it the call returns quickly.
 Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcept;
 
+// Maximum number of slots that a sweep examines before its caller tries to allocate again.
+inline constexpr std::size_t slots_per_sweep = 16 * 1024;
+// Sweeps of a class in which CLOCK's hand surely comes to each of its items twice: it spares an item once.
+constexpr std::uint64_t sweeps_of_two_turns(std::uint64_t slots) noexcept { return 2 + 2 * slots / slots_per_sweep; }
+
 // Unlinks and retires up to `victims_max` items of the class that CLOCK chooses (with `garbage_only`, only expired and
 // flushed ones). Returns their number. REQUIRES: no epoch.
 std::size_t evict(Context& context, SizeClass c, std::size_t victims_max, bool garbage_only) noexcept;
+
+// Makes retired slots free that no batch sees any more. Returns their number.
+std::size_t reclaim(Context& context) noexcept;
 
 // Reclaims expired and flushed items in at most `slots_max` of the page's slots, from `first_slot` on.
 struct Reclaimed {
@@ -33,16 +41,6 @@ struct Reclaimed {
   std::uint32_t next_slot;           // where to continue; 0: the page is done
 };
 Reclaimed reclaim_garbage(Context& context, PageId page, std::uint32_t first_slot, std::uint32_t slots_max) noexcept;
-
-// Takes a page from the class that can best spare it, moving or evicting its items, and gives it to class `to` (for
-// huge_class, to the budget); or evicts a huge item, whose pages go to the budget. Returns the number of pages gained;
-// 0: no class gives a page, or the page is held for long. Waits for the batches in flight. REQUIRES: no epoch.
-std::uint64_t move_page(Context& context, SizeClass to, Heap::DonorRule rule) noexcept;
-// The same with a page of class `from`, however much that class needs its pages, if it has more than one.
-bool move_page(Context& context, SizeClass from, SizeClass to) noexcept;
-// Empties a page of the class, whose good items all go to other free slots of it; the page stays in the class. False:
-// they did not find enough, and some have moved.
-bool empty_page(Context& context, SizeClass c) noexcept;
 
 // Shortens the strip to end before query `end`, giving back the slots prepared for the rest.
 void cut(Context& context, Batch& batch, StripState& state, std::uint32_t end) noexcept;
