@@ -1,5 +1,5 @@
 // What an option needs of the others to take effect. The table of options names a need beside each option that has one;
-// check_needs() goes through the table, so that no option is ignored without a word.
+// unmet_needs() goes through the table, so that no option is ignored without a word.
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -122,7 +122,7 @@ TD_INLINE void answer_calls(CallState& s, Strip& strip) noexcept {
   s.stopped = i != strip.count;
   if (TD_LIKELY(i != 0)) s.visit(s.visitor, s.first + s.answered, {s.replies, i});
   s.answered += i;
-  count_sets(s, strip, strip.sets & ((1u << i) - 1));
+  if (strip.sets != 0) count_sets(s, strip, strip.sets & ((1u << i) - 1));
   if constexpr (Timed) s.laps->lap(Task::write_response);
 }
 

@@ -416,10 +416,10 @@ TD_NOINLINE Found look_closely(State& state, const Strip& strip, std::uint32_t i
 // Executes a set that is not the usual one in place: in place under wider conditions, or beside the old item. False: no
 // slot or no cell is at hand, and nothing has changed. hint: as for CuckooIndex::Guard::find(). stored: receives the
 // new version if the reply shows its id. REQUIRES: inside the epoch.
-// Counts sets by the size class of each. Bit i of `sets` is query i.
-TD_NOINLINE void count_sets_apart(State& state, const Strip& strip, std::uint32_t sets) noexcept;
 TD_NOINLINE bool store_slowly(State& state, const Strip& strip, std::uint32_t i, bool shows_id,
                               const std::uint64_t* hint, ItemVersion& stored) noexcept;
+// Counts sets by the size class of each. Bit i of `sets` is query i.
+TD_NOINLINE void count_sets_apart(State& state, const Strip& strip, std::uint32_t sets) noexcept;
 // Whether sets in place take the key's stripe, as devices have copies of items.
 TD_INLINE bool announces(const State& s) noexcept {
   return s.context.shared.announces_rewrites.load(std::memory_order_relaxed);
