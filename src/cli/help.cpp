@@ -242,8 +242,10 @@ std::string options_markdown() {
     if (o.effect == Effect::none && o.extended.empty()) continue;
     const std::string usage = o.letter != 0 ? memcached_usage(o) : fmt::format("-o {}", o.extended);
     if (takes_effect(o)) {
-      out += fmt::format("| {} | {} | {} |\n", code(usage),
-                         code(o.field != nullptr ? memcached_default(o, defaults) : ""), cell(memcached_text(o)));
+      const bool described = o.is_serve() && o.memcached_help.empty();
+      out +=
+          fmt::format("| {} | {} | {} |\n", code(usage), code(o.field != nullptr ? memcached_default(o, defaults) : ""),
+                      described ? fmt::format("as `--{}`", o.name) : cell(memcached_text(o)));
     } else {
       (o.effect == Effect::refused ? refused : ignored) += fmt::format("| {} | {} |\n", code(usage), cell(o.help));
     }

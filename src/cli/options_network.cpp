@@ -13,8 +13,8 @@ constexpr std::array network_table{
     Option{.name = "listen",
            .group = "Network",
            .kind = Kind::list,
-           .help = "addresses or host names to listen on, each optionally with :port ([address]:port for IPv6); "
-                   "* is every address of the machine; may be given more than once",
+           .help = "addresses or host names to listen on, each optionally with :port ([address]:port for IPv6); * is "
+                   "every address; may be given more than once",
            .field = server<&ServerOptions::listen>,
            .letter = 'l',
            .serve_letter = true,
@@ -50,8 +50,8 @@ constexpr std::array network_table{
     Option{.name = "xdp",
            .group = "Network",
            .kind = Kind::text,
-           .help = "interface whose UDP requests over IPv4 to udp-port go past the kernel's network stack (AF_XDP); "
-                   "all else stays as it is. Needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF at the start",
+           .help = "interface whose UDP requests over IPv4 to udp-port bypass the kernel's network stack (AF_XDP). "
+                   "Needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF at the start",
            .field = server<&ServerOptions::xdp_interface>,
            .value_name = "INTERFACE",
            .extended = "xdp"},
@@ -96,36 +96,35 @@ constexpr std::array network_table{
     Option{.name = "track-sizes",
            .group = "Network",
            .kind = Kind::flag,
-           .help = "let `stats sizes` count the items of each size; it walks the whole heap when it is asked",
+           .help = "let `stats sizes` count the items of each size, which walks the whole heap",
            .field = server<&ServerOptions::track_sizes>,
            .extended = "track_sizes"},
     Option{.name = "lru-maintainer",
            .group = "Network",
            .kind = Kind::flag,
-           .help =
-               "take `lru mode` and `lru temp_ttl`, which have no effect, and show the statistics of memcached's LRU "
-               "maintainer that have a meaning here",
+           .help = "take `lru mode` and `lru temp_ttl`, which have no effect, and show the statistics of memcached's "
+                   "LRU maintainer",
            .field = server<&ServerOptions::lru_maintainer>,
            .extended = "lru_maintainer"},
     Option{.name = "metrics",
            .group = "Network",
            .kind = Kind::text,
-           .help = "address and port for the live page and Prometheus metrics, such as 127.0.0.1:9150; port 0: any "
-                   "free one; unset: none",
+           .help = "address and port of the live page and Prometheus metrics, such as 127.0.0.1:9150; port 0: any free "
+                   "one; unset: none",
            .field = server<&ServerOptions::metrics>,
            .value_name = "ADDRESS",
            .extended = "metrics"},
     Option{.name = "metrics-token-file",
            .group = "Network",
            .kind = Kind::text,
-           .help = "file whose first line is the token that the live page and the metrics ask for; read again upon HUP",
+           .help = "file whose first line is the token for the live page and the metrics; read again upon HUP",
            .field = server<&ServerOptions::metrics_token_file>,
            .extended = "metrics_token_file",
            .needs = {Need{needs::metrics, "has no effect without the monitoring endpoint", "metrics"}}},
     Option{.name = "hot-keys",
            .group = "Network",
            .kind = Kind::flag,
-           .help = "watch which keys are asked for most, for `stats hotkeys`",
+           .help = "sample the keys asked for most, for `stats hotkeys`",
            .field = server<&ServerOptions::hot_keys>,
            .extended = "hot_keys"},
     Option{.name = "idle-timeout",
@@ -139,8 +138,8 @@ constexpr std::array network_table{
     Option{.name = "input-memory",
            .group = "Network",
            .kind = Kind::integer,
-           .help = "MiB for input that waits for the rest of its request, of all connections together; one that would "
-                   "pass it is closed. 0: only lines of 64 KiB and more count, up to 64 MiB",
+           .help = "MiB for incomplete requests of all connections; one that would pass it is closed. 0: only lines of "
+                   "64 KiB and more count, up to 64 MiB",
            .field = server<&ServerOptions::input_limit_mib>,
            .minimum = 0,
            .maximum = 1 << 20,
@@ -174,7 +173,7 @@ constexpr std::array network_table{
     Option{.name = "requests-per-event",
            .group = "Network",
            .kind = Kind::integer,
-           .help = "requests of one connection after which others that wait get their turn",
+           .help = "requests of one connection before others get their turn",
            .field = server<&ServerOptions::requests_per_event>,
            .minimum = 1,
            .maximum = u32_max,
@@ -189,7 +188,7 @@ constexpr std::array network_table{
            .group = "TLS",
            .kind = Kind::flag,
            .help = "TLS on TCP connections, but for addresses that begin with notls:; on when there is a certificate. "
-                   "UDP is off then unless a port is given",
+                   "UDP is then off unless a port is given",
            .field = tls<&TlsOptions::enabled>,
            .letter = 'Z',
            .long_name = "enable-ssl",
@@ -236,7 +235,7 @@ constexpr std::array network_table{
            .group = "TLS",
            .kind = Kind::choice,
            .help = "clients' certificates: none (not asked for), optional (checked when there is one), required, or "
-                   "once, which is required",
+                   "once (as required)",
            .field = tls<&TlsOptions::verify_mode>,
            .minimum = 0,
            .maximum = 3,
@@ -318,15 +317,15 @@ constexpr std::array network_table{
     Option{.name = "sasl-file",
            .group = "Authentication",
            .kind = Kind::text,
-           .help = "file with a line user:password for each user of the binary protocol; read again upon HUP; "
-                   "without it: the file that the variable MEMCACHED_SASL_PWDB names",
+           .help = "file of user:password lines for the binary protocol; read again upon HUP; by default the file that "
+                   "MEMCACHED_SASL_PWDB names",
            .field = server<&ServerOptions::sasl_file>,
            .needs = {Need{needs::sasl, "has no effect without SASL", "sasl"}}},
     Option{.name = "auth-file",
            .group = "Authentication",
            .kind = Kind::text,
-           .help = "file with a line user:password for each user of the text protocol; read again upon HUP; refuses "
-                   "the binary protocol unless sasl is on",
+           .help = "file of user:password lines for the text protocol; read again upon HUP; refuses the binary "
+                   "protocol unless sasl is on",
            .field = server<&ServerOptions::auth_file>,
            .letter = 'Y',
            .long_name = "auth-file",

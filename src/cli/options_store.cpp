@@ -10,21 +10,22 @@ using namespace table;
 
 constexpr std::array store_table{
     // --- Store ---
-    Option{.name = "memory",
-           .group = "Store",
-           .kind = Kind::size,
-           .help = "memory of items and index, at most 128GiB; used as items come. After -m a number without a unit is "
-                   "MiB, as in memcached",
-           .field = engine<&EngineOptions::memory_bytes>,
-           .minimum = 4 * mib,
-           .maximum = 128 * gib,
-           .serve_default = "1GiB, or three quarters of the control group's limit if that is less",
-           .letter = 'm',
-           .serve_letter = true,
-           .long_name = "memory-limit",
-           .effect = Effect::mebibytes,
-           .argument = "num",
-           .memcached_help = "memory of items and index, in MiB; at most 131072"},
+    Option{
+        .name = "memory",
+        .group = "Store",
+        .kind = Kind::size,
+        .help =
+            "memory of items and index, at most 128GiB; used as items come. -m without a unit is MiB, as in memcached",
+        .field = engine<&EngineOptions::memory_bytes>,
+        .minimum = 4 * mib,
+        .maximum = 128 * gib,
+        .serve_default = "1GiB, or three quarters of the control group's limit if that is less",
+        .letter = 'm',
+        .serve_letter = true,
+        .long_name = "memory-limit",
+        .effect = Effect::mebibytes,
+        .argument = "num",
+        .memcached_help = "memory of items and index, in MiB; at most 131072"},
     Option{.name = "item-max",
            .group = "Store",
            .kind = Kind::size,
@@ -40,7 +41,7 @@ constexpr std::array store_table{
     Option{.name = "evict",
            .group = "Store",
            .kind = Kind::flag,
-           .help = "drop items that were not used lately when memory is full; else answer with an error",
+           .help = "evict items that were not used lately when memory is full; else answer with an error",
            .field = engine<&EngineOptions::evict>,
            .letter = 'M',
            .long_name = "disable-evictions",
@@ -49,9 +50,8 @@ constexpr std::array store_table{
     Option{.name = "eviction",
            .group = "Store",
            .kind = Kind::text,
-           .help =
-               "what goes when memory is full: clock (what was not used lately), or s3-fifo (the same, after a trial "
-               "that most new items do not pass: more hits where many are asked for once)",
+           .help = "clock (evicts what was not used lately), or s3-fifo (after a trial for new items: more hits where "
+                   "many are asked for once)",
            .field = engine<&EngineOptions::eviction>,
            .value_name = "NAME",
            .extended = "eviction",
@@ -102,9 +102,8 @@ constexpr std::array store_table{
     Option{.name = "item-expected",
            .group = "Store",
            .kind = Kind::size,
-           .help =
-               "expected size of items; sizes the first index, which grows by itself (with preset memcachedgpu: the "
-               "index, which keeps its size)",
+           .help = "expected size of items; sizes the first index, which grows by itself (with preset memcachedgpu it "
+                   "keeps its size)",
            .field = engine<&EngineOptions::item_bytes_expected>,
            .minimum = 32,
            .maximum = 1 * gib,
@@ -112,9 +111,8 @@ constexpr std::array store_table{
     Option{.name = "index-power",
            .group = "Store",
            .kind = Kind::integer,
-           .help =
-               "log2 of the first index's cells, which take 8 bytes each and a quarter of the memory at most; 0: as "
-               "many as items of the expected size fit",
+           .help = "log2 of the first index's cells of 8 bytes, a quarter of the memory at most; 0: by the expected "
+                   "size of items",
            .field = engine<&EngineOptions::index_power>,
            .minimum = 0,
            .maximum = 32,
@@ -122,20 +120,20 @@ constexpr std::array store_table{
     Option{.name = "reassign",
            .group = "Store",
            .kind = Kind::flag,
-           .help = "let memory pages follow the traffic between size classes, and `slabs reassign` move one; a class "
-                   "without any gets one in any case, and pages without items serve any class",
+           .help = "let memory pages follow the traffic between size classes, and allow `slabs reassign`; a class "
+                   "without a page always gets one",
            .field = engine<&EngineOptions::reassign>,
            .extended = "slab_reassign"},
     Option{.name = "crawl",
            .group = "Store",
            .kind = Kind::flag,
-           .help = "give back the memory of expired items in the background, with at most 2 % of a processor",
+           .help = "reclaim expired items in the background, with at most 2 % of a processor",
            .field = engine<&EngineOptions::crawl>,
            .extended = "lru_crawler"},
     Option{.name = "crawl-sleep",
            .group = "Store",
            .kind = Kind::integer,
-           .help = "microseconds between two looks of a run that `lru_crawler crawl` asked for",
+           .help = "microseconds between two steps of `lru_crawler crawl`",
            .field = engine<&EngineOptions::crawl_sleep_us>,
            .minimum = 0,
            .maximum = 1'000'000,
@@ -143,7 +141,7 @@ constexpr std::array store_table{
     Option{.name = "crawl-items",
            .group = "Store",
            .kind = Kind::integer,
-           .help = "items of a size class that such a run looks at, at most; 0: all",
+           .help = "most items of a size class that `lru_crawler crawl` examines; 0: all",
            .field = engine<&EngineOptions::crawl_items_per_run>,
            .minimum = 0,
            .maximum = u32_max,
@@ -160,15 +158,15 @@ constexpr std::array store_table{
     Option{.name = "ordered",
            .group = "Store",
            .kind = Kind::flag,
-           .help = "keep the keys in order, too, for range reads (`mr`); costs some 30 bytes of memory a key",
+           .help = "keep the keys in order for range reads (`mr`); costs some 30 bytes of memory a key",
            .field = engine<&EngineOptions::ordered>,
            .extended = "ordered",
            .needs = {Need{needs::may_be_ordered, "the preset's index keeps no order", "preset"}}},
     Option{.name = "arrange",
            .group = "Store",
            .kind = Kind::flag,
-           .help = "with keys in order: rewrite small items that are scanned often next to each other, in the "
-                   "background, with at most 2 % of a processor",
+           .help = "with keys in order: rewrite small items that are scanned often next to each other, with at most 2 "
+                   "% of a processor",
            .field = engine<&EngineOptions::arrange>,
            .extended = "arrange",
            .needs = {Need{needs::order, "has no effect without keys in order", "ordered,preset"}}},
@@ -176,7 +174,7 @@ constexpr std::array store_table{
     Option{.name = "memory-file",
            .group = "Store",
            .kind = Kind::text,
-           .help = "keep items in this file, on tmpfs or a disk: they outlive the process, also one that is killed",
+           .help = "keep items in this file, on tmpfs or a disk: they outlive the process, also a killed one",
            .field = engine<&EngineOptions::memory_file>,
            .letter = 'e',
            .long_name = "memory-file",
@@ -188,11 +186,9 @@ constexpr std::array store_table{
            .group = "Processors",
            .kind = Kind::choice,
            .help =
-               "who searches the index: cpu; auto (a GPU, for batches that it answers sooner, as measured at the "
-               "start and every 10 seconds, or as gpu-batch-min says); mirrored (a GPU, whenever it can); mega-kv (a "
-               "GPU, which alone has the index); memcachedgpu (a GPU, which answers plain reads whole, in sets of 16 "
-               "entries that evict); or heterokv "
-               "(the host, in a tree of hash tables that keeps the keys in order)",
+               "who searches the index: cpu; auto (a GPU, for batches that it answers sooner); mirrored (a GPU, "
+               "whenever it can); mega-kv (a GPU, which alone has the index); memcachedgpu (a GPU, which answers plain "
+               "reads whole, in sets of 16 entries that evict); heterokv (the host, in an ordered tree of hash tables)",
            .field = server<&ServerOptions::preset>,
            .effect = Effect::strict,
            .memcached_help = "who searches the index: 0 the CPU, 1 a GPU where that is sooner (default), 2 a GPU, 3 a "
@@ -202,9 +198,8 @@ constexpr std::array store_table{
     Option{.name = "gpu",
            .group = "Processors",
            .kind = Kind::text,
-           .help =
-               "auto (the first one, if there is one), off, a number as `tandem devices` lists them, or sim: one in "
-               "software, to try what changes",
+           .help = "auto (the first one, if there is one), off, a number as `tandem devices` lists them, or sim: a "
+                   "simulated one",
            .field = gpu<&GpuOptions::which>,
            .value_name = "GPU",
            .extended = "gpu",
@@ -214,9 +209,8 @@ constexpr std::array store_table{
     Option{.name = "gpus",
            .group = "Processors",
            .kind = Kind::integer,
-           .help =
-               "how many GPUs, from that one on: 1, 2, 4 or 8, each with a share of the index by bits of the hash; 0: "
-               "the most of these that there are",
+           .help = "number of GPUs, from that one on: 1, 2, 4 or 8, each with a share of the index; 0: as many of "
+                   "these as there are",
            .field = gpu<&GpuOptions::count>,
            .minimum = 0,
            .maximum = 8,
@@ -225,8 +219,7 @@ constexpr std::array store_table{
     Option{.name = "gpu-batch-min",
            .group = "Processors",
            .kind = Kind::integer,
-           .help = "with preset auto: queries of the smallest batch that a GPU searches; 0: as measured, at the start "
-                   "and every 10 seconds",
+           .help = "with preset auto: smallest batch that a GPU searches, in queries; 0: as measured every 10 seconds",
            .field = gpu<&GpuOptions::batch_min>,
            .minimum = 0,
            .maximum = 1'000'000,
@@ -234,7 +227,7 @@ constexpr std::array store_table{
     Option{.name = "gpu-cycle",
            .group = "Processors",
            .kind = Kind::integer,
-           .help = "microseconds from one launch to the next at least; 0: a launch follows when the one before it ends",
+           .help = "least microseconds between two launches; 0: a launch follows when the one before it ends",
            .field = gpu<&GpuOptions::cycle_us>,
            .minimum = 0,
            .maximum = static_cast<double>(gpu_cycle_max.count()),
@@ -242,9 +235,8 @@ constexpr std::array store_table{
     Option{.name = "gpu-latency-target",
            .group = "Processors",
            .kind = Kind::integer,
-           .help =
-               "with mega-kv, in place of gpu-cycle: microseconds within which GETs are to be answered; the cycle is "
-               "a third of that, if the GPU can serve gpu-rate with it, as `tandem calibrate` measured; 0: none",
+           .help = "with mega-kv, in place of gpu-cycle: microseconds within which to answer GETs; the cycle is a "
+                   "third of that, if `tandem calibrate` found that the GPU can serve gpu-rate with it; 0: none",
            .field = gpu<&GpuOptions::latency_target_us>,
            .minimum = 0,
            .maximum = 1'000'000,
@@ -254,8 +246,8 @@ constexpr std::array store_table{
     Option{.name = "gpu-rate",
            .group = "Processors",
            .kind = Kind::real,
-           .help = "with gpu-latency-target: million queries per second that are expected; 0: not known, then only "
-                   "launches without queries must fit the cycle, and the log says what it serves",
+           .help = "with gpu-latency-target: expected million queries per second; 0: unknown, then the log says which "
+                   "rate the cycle serves",
            .field = gpu<&GpuOptions::rate_millions>,
            .minimum = 0,
            .maximum = 1'000'000,
@@ -263,7 +255,7 @@ constexpr std::array store_table{
     Option{.name = "gpu-get-share",
            .group = "Processors",
            .kind = Kind::real,
-           .help = "with gpu-latency-target: percentage of GETs among them; the others count as SETs of new keys",
+           .help = "with gpu-latency-target: percentage of GETs; the others count as SETs of new keys",
            .field = gpu<&GpuOptions::get_percent>,
            .minimum = 0,
            .maximum = 100,
@@ -278,7 +270,7 @@ constexpr std::array store_table{
     Option{.name = "gpu-change-cycles",
            .group = "Processors",
            .kind = Kind::integer,
-           .help = "with mega-kv: changes of the index go to the GPU every so many cycles (Mega-KV's n)",
+           .help = "with mega-kv: index changes go to the GPU every so many cycles (Mega-KV's n)",
            .field = engine<&EngineOptions::change_cycles>,
            .minimum = 1,
            .maximum = 64,
@@ -293,9 +285,8 @@ constexpr std::array store_table{
     Option{.name = "gpu-values",
            .group = "Processors",
            .kind = Kind::size,
-           .help =
-               "memory of the GPU for copies of small items, as many as fit: then the GPU answers with them, and no "
-               "processor has to read them from the host's memory; 0: none, with preset memcachedgpu of all",
+           .help = "GPU memory for copies of small items, with which the GPU answers; 0: none, with preset "
+                   "memcachedgpu enough for all",
            .field = gpu<&GpuOptions::values_bytes>,
            .minimum = 0,
            .maximum = 128 * gib,
@@ -304,7 +295,7 @@ constexpr std::array store_table{
     Option{.name = "gpu-value-max",
            .group = "Processors",
            .kind = Kind::size,
-           .help = "bytes of the largest item with a copy there, key and bookkeeping included; in steps of 32",
+           .help = "largest item with a copy there, key and bookkeeping included; in steps of 32",
            .field = gpu<&GpuOptions::value_max_bytes>,
            .minimum = granule_bytes,
            .maximum = granule_bytes * image_granules_limit,
