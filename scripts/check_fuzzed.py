@@ -109,9 +109,9 @@ def settings(root: Path) -> set[str]:
 
 @functools.cache
 def memcached_options(root: Path) -> set[str]:
-    page = source(root, "docs/options.md").partition("## `tandem memcached`")[2]
+    serve, _, page = source(root, "docs/options.md").partition("## `tandem memcached`")
     table = page[page.index("`-l, --listen") :]
-    names = set()
+    names = set(re.findall(r"\| `(-o \w+)` \|", serve))
     for cell in re.findall(r"^\| `([^`]+)`", table, re.MULTILINE):
         for name in cell.split(", "):
             names.add(re.split(r"[ =]", name)[0] if not name.startswith("-o ") else name)

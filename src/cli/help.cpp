@@ -233,7 +233,10 @@ std::string options_markdown() {
       "With memcached's options and defaults; also what the program is when it is called through a link or copy named\n"
       "`memcached`. Values are taken as memcached takes them and refused with its messages and exit codes; what a "
       "number has\n"
-      "behind its digits is ignored, with a notice on stderr.\n\n"
+      "behind its digits is ignored, with a notice on stderr. Extended options (`-o`) of the tables above that are not "
+      "in "
+      "this\n"
+      "one have the same text and default.\n\n"
       "| option | default | |\n|---|---|---|\n";
   const Settings defaults = memcached_defaults();
   std::string ignored;
@@ -243,9 +246,10 @@ std::string options_markdown() {
     const std::string usage = o.letter != 0 ? memcached_usage(o) : fmt::format("-o {}", o.extended);
     if (takes_effect(o)) {
       const bool described = o.is_serve() && o.memcached_help.empty();
-      out +=
-          fmt::format("| {} | {} | {} |\n", code(usage), code(o.field != nullptr ? memcached_default(o, defaults) : ""),
-                      described ? fmt::format("as `--{}`", o.name) : cell(memcached_text(o)));
+      const std::string value = code(o.field != nullptr ? memcached_default(o, defaults) : "");
+      if (described && o.letter == 0 && value == shown_default(o)) continue;  // the tables above have it all
+      out += fmt::format("| {} | {} | {} |\n", code(usage), value,
+                         described ? fmt::format("as `--{}`", o.name) : cell(memcached_text(o)));
     } else {
       (o.effect == Effect::refused ? refused : ignored) += fmt::format("| {} | {} |\n", code(usage), cell(o.help));
     }
