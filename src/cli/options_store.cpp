@@ -29,7 +29,7 @@ constexpr std::array store_table{
     Option{.name = "item-max",
            .group = "Store",
            .kind = Kind::size,
-           .help = "largest item, key and bookkeeping included; at most half of the memory",
+           .help = "largest item, key and header included; at most half of the memory",
            .field = engine<&EngineOptions::item_bytes_max>,
            .minimum = 1 * kib,
            .maximum = 1 * gib,
@@ -77,7 +77,7 @@ constexpr std::array store_table{
     Option{.name = "growth-factor",
            .group = "Store",
            .kind = Kind::real,
-           .help = "ratio between the slot sizes of neighbouring size classes",
+           .help = "ratio of neighbouring slot sizes",
            .field = engine<&EngineOptions::growth_factor>,
            .minimum = 1.01,
            .maximum = 100,
@@ -89,7 +89,7 @@ constexpr std::array store_table{
     Option{.name = "slot-min",
            .group = "Store",
            .kind = Kind::size,
-           .help = "smallest slot that an item gets; rounded up to 32 bytes",
+           .help = "smallest slot of an item; rounded up to 32 bytes",
            .field = engine<&EngineOptions::slot_bytes_min>,
            .minimum = 1,
            .maximum = 512 * kib,
@@ -158,7 +158,7 @@ constexpr std::array store_table{
     Option{.name = "ordered",
            .group = "Store",
            .kind = Kind::flag,
-           .help = "keep the keys in order for range reads (`mr`); costs some 30 bytes of memory a key",
+           .help = "keep the keys in order for range reads (`mr`); costs about 30 bytes of memory a key",
            .field = engine<&EngineOptions::ordered>,
            .extended = "ordered",
            .needs = {Need{needs::may_be_ordered, "the preset's index keeps no order", "preset"}}},
@@ -185,10 +185,9 @@ constexpr std::array store_table{
     Option{.name = "preset",
            .group = "Processors",
            .kind = Kind::choice,
-           .help =
-               "who searches the index: cpu; auto (a GPU, for batches that it answers sooner); mirrored (a GPU, "
-               "whenever it can); mega-kv (a GPU, which alone has the index); memcachedgpu (a GPU, which answers plain "
-               "reads whole, in sets of 16 entries that evict); heterokv (the host, in an ordered tree of hash tables)",
+           .help = "who searches the index: cpu; auto (a GPU, for batches that it answers sooner); mirrored (a GPU, "
+                   "whenever it can); mega-kv (a GPU, which alone has the index); memcachedgpu (a GPU, with plain "
+                   "reads whole, over a fixed table of sets); heterokv (the host, in an ordered tree of hash tables)",
            .field = server<&ServerOptions::preset>,
            .effect = Effect::strict,
            .memcached_help = "who searches the index: 0 the CPU, 1 a GPU where that is sooner (default), 2 a GPU, 3 a "
@@ -236,7 +235,7 @@ constexpr std::array store_table{
            .group = "Processors",
            .kind = Kind::integer,
            .help = "with mega-kv, in place of gpu-cycle: microseconds within which to answer GETs; the cycle is a "
-                   "third of that, if `tandem calibrate` found that the GPU can serve gpu-rate with it; 0: none",
+                   "third, if `tandem calibrate` found that the GPU can serve gpu-rate with it; 0: none",
            .field = gpu<&GpuOptions::latency_target_us>,
            .minimum = 0,
            .maximum = 1'000'000,
@@ -295,7 +294,7 @@ constexpr std::array store_table{
     Option{.name = "gpu-value-max",
            .group = "Processors",
            .kind = Kind::size,
-           .help = "largest item with a copy there, key and bookkeeping included; in steps of 32",
+           .help = "largest item with a copy there, key and header included; in steps of 32",
            .field = gpu<&GpuOptions::value_max_bytes>,
            .minimum = granule_bytes,
            .maximum = granule_bytes * image_granules_limit,
