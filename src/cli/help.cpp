@@ -211,10 +211,9 @@ std::string options_markdown() {
       "seconds or have one (`90s`, `15m`, `2h`, `1d`).\n\n"
       "An unknown key, a value of the wrong type or out of range is an error that names file, line and key, and "
       "nothing is\n"
-      "started. `--check` reads settings, certificate, key and password files, says what is wrong with them, and "
-      "serves "
-      "nothing: 0, or\n"
-      "the code that a start would have ended with.\n";
+      "started. `--check` reads settings, certificate, key and password files, reports what is wrong, serves nothing, "
+      "and\n"
+      "exits with the code of a start.\n";
   std::string_view group;
   for (const Option& o : all_options()) {
     if (!o.is_serve()) continue;
@@ -255,8 +254,9 @@ std::string options_markdown() {
     }
   }
   out +=
-      "\nTaken, reported on stderr and ignored, as are memcached 1.6's other extended options (`-o`); a name that it "
-      "does not "
+      "\nTaken, reported on stderr and ignored, as are memcached 1.6's other extended options (`-o`). A name that it "
+      "does "
+      "not\n"
       "know is an error:\n\n"
       "| option | in memcached |\n|---|---|\n" +
       ignored;
@@ -265,8 +265,8 @@ std::string options_markdown() {
       "option | in memcached |\n|---|---|\n" +
       refused;
   out += "\n`-V` prints `" + memcached_version_line() +
-         "`: scripts read the first two words and compare the version, so it is that of\n"
-         "the memcached whose commands and replies Tandem has.\n\n"
+         "`: scripts compare the version, so it is that of the\n"
+         "memcached whose commands and replies Tandem has.\n\n"
          "## Signals and exit codes\n\n";
   out += wrap(signals_text, 0, 120) + "\n\n| code | |\n|---|---|\n";
   for (const ExitText& exit : exit_texts()) out += fmt::format("| {} | {} |\n", exit.codes, exit.text);
