@@ -21,6 +21,7 @@ LINES_MAX, PARAMETERS_MAX = 60, 7
 APART = re.compile(r"_(?:test|bench|fuzz)(?:_|\.)|_(?:fixture|harness|contract|client|witness|files)\.")
 KNOWN = {  # lines, parameters
     "src/store/c_store.cpp tandem_compare_and_set": (60, 8),
+    "src/store/c_store.cpp tandem_exchange": (60, 8),
 }
 NO_FUNCTION = re.compile(
     r"^\s*(?:namespace|class|struct|enum|union|extern|if|for|while|switch|do|else|try|catch|return|#)\b"

@@ -212,7 +212,7 @@ KINDS: dict[str, tuple[Callable[[Path], set[str]], Callable[[list[bytes]], Calla
     "option": (memcached_options, has_options, ("memcached_fuzz",)),
 }
 # So many there are: a table that is not recognised any more, or only in part, is not taken for a shorter one.
-COUNTS = {"word": 79, "meta": 8, "flag": 31, "opcode": 39, "setting": 79, "option": 110}
+COUNTS = {"word": 79, "meta": 8, "flag": 32, "opcode": 43, "setting": 79, "option": 110}
 
 
 def excused(root: Path) -> dict[str, str]:

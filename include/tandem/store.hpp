@@ -64,7 +64,8 @@ struct Options {
 };
 
 enum class Code : std::uint8_t {
-  hit,   // get, touch: there is such an item. increment, decrement: `number` is the new value
+  hit,   // get, touch: there is such an item. increment, decrement: `number` is the new value. exchange: stored, and
+         // there was an item
   miss,  // there is none
   stored,
   not_stored,  // add found an item; replace, append, prepend found none
@@ -89,7 +90,9 @@ enum class Action : std::uint8_t {
   remove,
   increment,
   decrement,
-  compare_and_remove  // removed, or exists: the item's cas is another one; miss
+  compare_and_remove,  // removed, or exists: the item's cas is another one; miss
+  exchange,            // hit: the reply's value, flags and cas are the old item's; stored: there was none
+  take                 // removed, likewise; miss
 };
 
 // Who sees to it that a read's item is the key's (Mega-KV 8.1: `get` and `getk`).
@@ -103,7 +106,7 @@ enum class KeyCheck : std::uint8_t { store, caller };
 struct Request {
   Action action = Action::get;
   std::string_view key;
-  std::string_view value = {};  // set, add, replace, append, prepend, compare_and_set
+  std::string_view value = {};  // set, add, replace, append, prepend, compare_and_set, exchange
   std::int64_t ttl_s = 0;       // seconds from now; 0 never; negative: at once. (Up to 30 days; larger numbers are Unix
                                 // seconds, as in memcached)
   std::uint32_t flags = 0;      // a number kept with the item for the caller
@@ -118,10 +121,10 @@ struct Reply {
   std::uint8_t key_bytes = 0;
   std::string_view value = {};
   std::uint32_t flags = 0;
-  std::uint64_t cas = 0;     // of the item read or stored; grows with every change of a key
+  std::uint64_t cas = 0;     // of the item read or stored, or the old one; grows with every change of a key
   std::uint64_t number = 0;  // increment, decrement
 
-  // Of a get that hit: the item's own key. It lies before the value.
+  // Of a get that hit, or an old item: the item's own key. It lies before the value.
   std::string_view key() const noexcept { return {value.data() - key_bytes, key_bytes}; }
 };
 
@@ -208,8 +211,14 @@ class Session {
   Code prepend(std::string_view key, std::string_view value);
   // Or exists: the item's cas is another one; miss: there is no item.
   Code compare_and_set(std::string_view key, std::string_view value, std::uint64_t cas, StoreOptions options = {});
+  // A set that returns the item which it replaces, and leaves it if refused: hit (`old` has it), stored (there was
+  // none: `old` stays), too_large, out_of_memory, bad_key. Of several exchanges of a key each value is returned once.
+  // std::bad_alloc: it was done, and the old value is lost.
+  Code exchange(std::string_view key, std::string_view value, Value& old, StoreOptions options = {});
   // removed, miss, bad_key.
   Code remove(std::string_view key);
+  // The same, and `old` has the item that was removed; else it stays. std::bad_alloc: as exchange().
+  Code take(std::string_view key, Value& old);
   // hit, miss, bad_key. ttl_s: as of Request.
   Code touch(std::string_view key, std::int64_t ttl_s);
   // The new number, or nothing with the reason in `code` if given: miss, not_a_number, out_of_memory, bad_key.
@@ -331,6 +340,7 @@ class Session {
   void execute_erased(std::span<const Request> requests, ErasedVisitor visit, void* visitor);
   void get_batch_erased(std::span<const std::string_view> keys, KeyCheck check, ErasedVisitor visit, void* visitor);
   Code run(const Request& request, Reply* reply);
+  Code run_for_value(const Request& request, Value& value);
   std::unique_ptr<Impl> impl_;
 };
 
@@ -368,7 +378,11 @@ class Store {
   Code compare_and_set(std::string_view key, std::string_view value, std::uint64_t cas, StoreOptions options = {}) {
     return here().compare_and_set(key, value, cas, options);
   }
+  Code exchange(std::string_view key, std::string_view value, Value& old, StoreOptions options = {}) {
+    return here().exchange(key, value, old, options);
+  }
   Code remove(std::string_view key) { return here().remove(key); }
+  Code take(std::string_view key, Value& old) { return here().take(key, old); }
   Code touch(std::string_view key, std::int64_t ttl_s) { return here().touch(key, ttl_s); }
   std::optional<std::uint64_t> increment(std::string_view key, std::uint64_t delta = 1, Code* code = nullptr) {
     return here().increment(key, delta, code);

@@ -108,7 +108,9 @@ enum {
   TANDEM_REMOVE = 8,
   TANDEM_INCREMENT = 9,
   TANDEM_DECREMENT = 10,
-  TANDEM_COMPARE_AND_REMOVE = 11 /* TANDEM_REMOVED, TANDEM_EXISTS: the item has changed since, TANDEM_MISS */
+  TANDEM_COMPARE_AND_REMOVE = 11, /* TANDEM_REMOVED, TANDEM_EXISTS: the item has changed since, TANDEM_MISS */
+  TANDEM_EXCHANGE = 12,           /* TANDEM_HIT: the reply's value, flags and cas are the old item's; TANDEM_STORED */
+  TANDEM_TAKE = 13                /* TANDEM_REMOVED, likewise; TANDEM_MISS */
 };
 
 /* One operation of a batch. What an action does not need is ignored. */
@@ -130,7 +132,7 @@ typedef struct tandem_reply {
   uint32_t flags;
   const char* value;
   size_t value_bytes;
-  uint64_t cas;    /* of the item read or stored */
+  uint64_t cas;    /* of the item read or stored, or the old one */
   uint64_t number; /* of a counter */
 } tandem_reply;
 
@@ -301,6 +303,15 @@ TANDEM_API tandem_code tandem_arrange(tandem_store* store, uint64_t* moved);
 TANDEM_API void tandem_clear(tandem_store* store);
 /* Fills in the statistics. struct_bytes: sizeof(tandem_stats). */
 TANDEM_API void tandem_get_stats(tandem_store* store, tandem_stats* stats, size_t struct_bytes);
+
+/* A tandem_set() that returns the item which it replaces, and leaves it if refused. TANDEM_HIT: `old` has it;
+ * TANDEM_STORED: there was none; TANDEM_TOO_LARGE. Of several exchanges of a key each value is returned once. old: NULL,
+ * or as of tandem_get(); it stays as it is where there was no item. Without memory for the old value the answer is
+ * TANDEM_OUT_OF_MEMORY, but the new one is stored: `old` of enough capacity rules that out. */
+TANDEM_API tandem_code tandem_exchange(tandem_store* store, const char* key, size_t key_bytes, const char* value,
+                                       size_t value_bytes, int64_t ttl_s, uint32_t flags, tandem_value* old);
+/* Removes the item and returns it. TANDEM_REMOVED, TANDEM_MISS. old: as of tandem_exchange(). */
+TANDEM_API tandem_code tandem_take(tandem_store* store, const char* key, size_t key_bytes, tandem_value* old);
 /* NOLINTEND(readability-identifier-naming) */
 
 #ifdef __cplusplus

@@ -76,7 +76,8 @@ tandem_code write(Store& s, nb::handle key, nb::handle value, Call call) {
     const Store::LetGo let_go(s, bytes.size() >= bytes_to_let_go);
     code = call(store, to, std::string_view(bytes.data(), bytes.size()));
   }
-  if (code != TANDEM_STORED && code != TANDEM_NOT_STORED && code != TANDEM_EXISTS && code != TANDEM_MISS) {
+  if (code != TANDEM_STORED && code != TANDEM_NOT_STORED && code != TANDEM_EXISTS && code != TANDEM_MISS &&
+      code != TANDEM_HIT) {
     raise_code(code, bytes.size());
   }
   return code;
@@ -126,29 +127,33 @@ bool touch(Store& s, nb::handle key, nb::handle ttl) {
   return code == TANDEM_HIT;
 }
 
-void see_code(void* to, std::size_t, const tandem_reply* reply) { *static_cast<tandem_code*>(to) = reply->code; }
+// The item that a write returns.
+struct Old {
+  tandem_value value{};
+  Old() = default;
+  Old(const Old&) = delete;
+  Old& operator=(const Old&) = delete;
+  ~Old() { tandem_value_free(&value); }
+  nb::object bytes() const { return new_bytes(value.bytes, value.size); }
+};
 
-// Removes the value that was read, and no later one.
+nb::object exchange(Store& s, nb::handle key, nb::handle value, nb::handle ttl, std::uint32_t flags) {
+  const std::int64_t ttl_s = ttl_of(ttl);
+  Old old;
+  const tandem_code code = write(s, key, value, [&](tandem_store* store, std::string_view k, std::string_view v) {
+    return tandem_exchange(store, k.data(), k.size(), v.data(), v.size(), ttl_s, flags, &old.value);
+  });
+  return code == TANDEM_HIT ? old.bytes() : nb::none();
+}
+
 nb::object pop(Store& s, nb::handle key, nb::handle otherwise) {
   const std::string_view from = key_of(key);
-  for (;;) {
-    tandem_reply reply;
-    nb::object value = read(s, from, reply);
-    if (!value.is_valid()) {
-      if (otherwise.is_valid() && otherwise.ptr() != types().error) return nb::borrow(otherwise);
-      raise_missing(key);
-    }
-    tandem_request request{};
-    request.action = TANDEM_COMPARE_AND_REMOVE;
-    request.key = from.data();
-    request.key_bytes = from.size();
-    request.cas = reply.cas;
-    tandem_code code = TANDEM_OUT_OF_MEMORY;
-    const tandem_code ran = tandem_execute(s.open(), &request, 1, see_code, &code);
-    if (ran != TANDEM_HIT) raise_code(ran);
-    if (code == TANDEM_REMOVED) return value;
-    if (code != TANDEM_EXISTS && code != TANDEM_MISS) raise_code(code);
-  }
+  Old old;
+  const tandem_code code = tandem_take(s.open(), from.data(), from.size(), &old.value);
+  if (code == TANDEM_REMOVED) return old.bytes();
+  if (code != TANDEM_MISS) raise_code(code);
+  if (otherwise.is_valid() && otherwise.ptr() != types().error) return nb::borrow(otherwise);
+  raise_missing(key);
 }
 
 nb::object set_default(Store& s, nb::handle key, nb::handle value) {
@@ -252,6 +257,12 @@ void define_writes(nb::class_<Store>& type) {
            nb::kw_only(), nb::arg("flags") = 0,
            nb::sig("def replace(self, " TANDEM_KEY ", " TANDEM_VALUE ", " TANDEM_TTL ", *, flags: int = 0) -> bool"),
            "Stores the value if there is one. Whether it did.")
+      .def("exchange", &exchange, nb::arg("key"), nb::arg("value"), nb::arg("ttl") = nb::none(), nb::kw_only(),
+           nb::arg("flags") = 0,
+           nb::sig("def exchange(self, " TANDEM_KEY ", " TANDEM_VALUE ", " TANDEM_TTL
+                   ", *, flags: int = 0) -> bytes | None"),
+           "Stores the value and returns the one that was there, both at once; None if there was none. What is refused "
+           "leaves the old value.")
       .def("__setitem__", [](Store& s, nb::handle key, nb::handle value) {
         store_always(s, key, value, nb::none(), 0);
       }, nb::sig("def __setitem__(self, " TANDEM_KEY ", " TANDEM_VALUE ", /) -> None"))

@@ -90,6 +90,14 @@ class Store(MutableMapping[str | bytes, bytes]):
     ) -> bool:
         """Stores the value if there is one. Whether it did."""
 
+    def exchange(
+        self, key: str | bytes, value: Buffer, ttl: float | datetime.timedelta | None = None, *, flags: int = 0
+    ) -> bytes | None:
+        """
+        Stores the value and returns the one that was there, both at once; None if there was none. What is refused
+        leaves the old value.
+        """
+
     def __setitem__(self, key: str | bytes, value: Buffer, /) -> None: ...
     def append(self, key: str | bytes, value: Buffer) -> bool:
         """Adds to the end of a value; its flags and ttl stay. False if there is none."""

@@ -30,6 +30,7 @@ CALLS_WITH_A_KEY: dict[str, Callable[[tandem.Store, Any], Any]] = {
     "touch": lambda s, key: s.touch(key, 1),
     "setdefault": lambda s, key: s.setdefault(key, b"v"),
     "pop": lambda s, key: s.pop(key, None),
+    "exchange": lambda s, key: s.exchange(key, b"v"),
     "delete": lambda s, key: s.delete(key),
     "delitem": lambda s, key: s.__delitem__(key),
     "set_many": lambda s, key: s.set_many([("kept", b"changed"), (key, b"v")]),
@@ -71,6 +72,7 @@ CALLS_WITH_A_VALUE: dict[str, Callable[[tandem.Store, Any], Any]] = {
     "prepend": lambda s, value: s.prepend("kept", value),
     "cas": lambda s, value: s.cas("kept", value, s.gets("kept").cas),  # type: ignore[union-attr]
     "setdefault": lambda s, value: s.setdefault("new", value),
+    "exchange": lambda s, value: s.exchange("kept", value),
     "set_many": lambda s, value: s.set_many({"kept": b"changed", "new": value}),
 }
 

@@ -87,6 +87,11 @@ class Beside(RuleBasedStateMachine):
         assert self.store.pop(key, None) == self.model.pop(name_of(key), None)
         self.read.pop(name_of(key), None)
 
+    @rule(key=KEYS, value=VALUES, ttl=TTL)
+    def exchange(self, key: str | bytes, value: bytes, ttl: int | None) -> None:
+        assert self.store.exchange(key, value, ttl) == self.model.get(name_of(key))
+        self.put(key, value)
+
     @rule(key=KEYS, ttl=TTL)
     def touch(self, key: str | bytes, ttl: int | None) -> None:
         assert self.store.touch(key, ttl) == (name_of(key) in self.model)

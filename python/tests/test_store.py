@@ -51,6 +51,36 @@ def test_pop_and_setdefault(store: tandem.Store) -> None:
     assert store.setdefault("a", b"3") == b"2"
 
 
+def test_exchange(store: tandem.Store) -> None:
+    assert store.exchange("a", b"1", flags=7) is None
+    assert store.exchange("a", bytearray(b""), 100) == b"1"
+    assert store.exchange("a", bytes(300_000)) == b""
+    with pytest.raises(tandem.TooLarge):
+        store.exchange("a", bytes(20 << 20))
+    assert store.pop("a") == bytes(300_000)
+    store.exchange("a", b"1", flags=7)
+    item = store.gets("a")
+    assert item and (item.value, item.flags) == (b"1", 7)
+
+
+def test_each_old_value_is_returned_once(store: tandem.Store) -> None:
+    got: list[bytes | None] = []
+
+    def exchange(thread: int) -> None:
+        for i in range(500):
+            value = b"%d.%d" % (thread, i) + bytes(80_000 if i % 50 == 0 else 0)
+            got.append(store.exchange(f"k{i % 3}", value) if i % 7 else store.pop(f"k{i % 3}", None))
+
+    threads = [threading.Thread(target=exchange, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    got += [store.pop(f"k{i}", None) for i in range(3)]
+    values = [value.rstrip(bytes(1)) for value in got if value is not None]
+    assert sorted(values) == sorted(b"%d.%d" % (t, i) for t in range(4) for i in range(500) if i % 7)
+
+
 def test_pop_takes_each_value_once(store: tandem.Store) -> None:
     taken: list[bytes] = []
     done = threading.Event()
@@ -250,6 +280,7 @@ def test_closing(store: tandem.Store) -> None:
         lambda: store.scan(),
         lambda: store.incr("a"),
         lambda: store.pop("a"),
+        lambda: store.exchange("a", b""),
         lambda: "a" in store,
     ):
         with pytest.raises(tandem.Closed):

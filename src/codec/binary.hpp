@@ -93,6 +93,7 @@ enum class Form : std::uint8_t {
   get,
   touch,
   store,
+  exchange,  // as store
   remove,
   arithmetic,
   quit,
@@ -117,7 +118,7 @@ struct Rule {
   bool with_key = false;   // the answer repeats the key
   bool open = false;       // answered without authentication
   StoreMode mode = StoreMode::set;
-  std::uint16_t options = 0;  // of the query
+  std::uint16_t options = 0;  // of the query; of a quiet one, but for a get, with no_reply
 };
 
 namespace opcode {
@@ -127,10 +128,11 @@ inline constexpr std::uint8_t get = 0x00, set = 0x01, add = 0x02, replace = 0x03
                               addq = 0x12, replaceq = 0x13, removeq = 0x14, incrementq = 0x15, decrementq = 0x16,
                               quitq = 0x17, flushq = 0x18, appendq = 0x19, prependq = 0x1a, verbosity = 0x1b,
                               touch = 0x1c, gat = 0x1d, gatq = 0x1e, sasl_list = 0x20, sasl_auth = 0x21,
-                              sasl_step = 0x22, gatk = 0x23, gatkq = 0x24, rget = 0x30, rdelete = 0x37, rdeleteq = 0x38;
+                              sasl_step = 0x22, gatk = 0x23, gatkq = 0x24, rget = 0x30, rdelete = 0x37, rdeleteq = 0x38,
+                              exchange = 0x60, take = 0x61, exchangeq = 0x62, takeq = 0x63;
 }  // namespace opcode
 
-inline constexpr std::size_t rule_count = opcode::rdeleteq + 1;
+inline constexpr std::size_t rule_count = opcode::takeq + 1;
 inline constexpr std::array<Rule, rule_count> rules = [] {
   std::array<Rule, rule_count> all{};
   namespace o = opcode;
@@ -138,6 +140,7 @@ inline constexpr std::array<Rule, rule_count> rules = [] {
   const auto put = [&all](std::uint8_t opcode, std::uint8_t quiet, Rule rule) {
     all[opcode] = rule;
     rule.quiet = true;
+    if (rule.form != Form::get) rule.options |= option::no_reply;
     all[quiet] = rule;
   };
   const auto store = [](StoreMode mode) {
@@ -151,6 +154,12 @@ inline constexpr std::array<Rule, rule_count> rules = [] {
                 .extras_bytes = expiry_bytes,
                 .with_key = with_key,
                 .options = option::touch};
+  };
+  const auto exchange = [&store] {
+    Rule rule = store(StoreMode::set);
+    rule.form = Form::exchange;
+    rule.options = option::returns_old;
+    return rule;
   };
   const auto arithmetic = [](std::uint16_t options) {
     return Rule{.form = Form::arithmetic, .key = Key::one, .extras_bytes = arithmetic_extras_bytes, .options = options};
@@ -166,6 +175,8 @@ inline constexpr std::array<Rule, rule_count> rules = [] {
   put(o::append, o::appendq, store(StoreMode::append));
   put(o::prepend, o::prependq, store(StoreMode::prepend));
   put(o::remove, o::removeq, {.form = Form::remove, .key = Key::one});
+  put(o::exchange, o::exchangeq, exchange());
+  put(o::take, o::takeq, {.form = Form::remove, .key = Key::one, .options = option::returns_old});
   put(o::increment, o::incrementq, arithmetic(0));
   put(o::decrement, o::decrementq, arithmetic(option::decrement));
   put(o::quit, o::quitq, {.form = Form::quit});

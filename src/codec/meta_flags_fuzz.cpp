@@ -29,6 +29,10 @@ struct World {
   alignas(32) char item_bytes[1024] = {};
 };
 
+bool is_displaced(const Query& q, const Result& r) {
+  return codec::reply_of(q) == codec::Reply::meta_displaced && (r.outcome & outcome::displaced) != 0;
+}
+
 bool is_success(const Query& q, const Result& r) {
   switch (q.opcode) {
     case Opcode::get:
@@ -43,11 +47,15 @@ bool is_success(const Query& q, const Result& r) {
 // The flags of the line that this command returns.
 std::string_view returned(const Query& q, const Result& r) {
   if (!is_success(q, r)) return "OkK";
+  const bool stores = q.opcode == Opcode::store;
+  if (is_displaced(q, r)) return stores ? "GcOk" : "GOk";
   switch (codec::reply_of(q)) {
     case codec::Reply::meta_get:
       return "stcflhOkK";
     case codec::Reply::meta_set:
       return "cOk";
+    case codec::Reply::meta_displaced:
+      return stores ? "cOk" : "Ok";
     case codec::Reply::meta_arithmetic:
       return "ctOk";
     default:
@@ -89,8 +97,8 @@ void check_flags(std::string_view reply, std::string_view request, const Query& 
   constexpr std::pair<std::uint8_t, std::string_view> outcomes[] = {
       {outcome::win_sent, "Z"}, {outcome::stale, "X"}, {outcome::won, "W"}};
   for (const auto& [bit, letter] : outcomes) {
-    if (q.opcode == Opcode::get && is_success(q, r) && (r.outcome & bit) != 0)
-      TD_ASSERT(flags.next(flag) && flag == letter);
+    const bool tells = q.opcode == Opcode::get ? is_success(q, r) : is_displaced(q, r) && bit != outcome::won;
+    if (tells && (r.outcome & bit) != 0) TD_ASSERT(flags.next(flag) && flag == letter);
   }
   TD_ASSERT(!flags.next(flag));
 }
@@ -115,8 +123,9 @@ void check_reply(std::string_view reply, std::string_view asked, const Query& q,
       bytes = bytes * 10 + static_cast<std::size_t>(reply[flags_begin] - '0');
     TD_ASSERT(reply.size() == line_end + 2 + bytes + 2);
     TD_ASSERT(q.opcode == Opcode::arithmetic || bytes == r.value_bytes);
-    TD_ASSERT(asks_value && (q.opcode == Opcode::get || q.opcode == Opcode::arithmetic));
+    TD_ASSERT(is_displaced(q, r) || (asks_value && (q.opcode == Opcode::get || q.opcode == Opcode::arithmetic)));
   } else {
+    TD_ASSERT(!is_displaced(q, r));
     constexpr std::string_view codes[] = {"HD", "EN", "NS", "EX", "NF"};
     bool known = false;
     for (const std::string_view code : codes) known |= reply.starts_with(code);

@@ -15,6 +15,42 @@ std::uint16_t common_options(const MetaFlags& flags) noexcept {
   return static_cast<std::uint16_t>(option::meta | (flags.has('q') ? option::no_reply : 0) |
                                     (flags.has('b') ? option::binary_key : 0));
 }
+
+// G of ms and md is Tandem's own: the reply has the value that was there before. They must say so where it cannot be.
+constexpr std::uint64_t flag_g = MetaFlags::bits("G");
+
+void return_old(Query& q) noexcept {
+  q.options |= option::returns_old;
+  q.reply = static_cast<std::uint8_t>(Reply::meta_displaced);
+}
+
+// Of M, S without it. A mode that is none fails the flags, and so does G where there is no old value.
+StoreMode store_mode(MetaFlags& flags) noexcept {
+  StoreMode mode = StoreMode::set;
+  if (TD_UNLIKELY(flags.mode != 0 && !flags.failed)) {
+    switch (flags.mode) {
+      case 'E':
+        mode = StoreMode::add;
+        break;
+      case 'A':
+        mode = StoreMode::append;
+        break;
+      case 'P':
+        mode = StoreMode::prepend;
+        break;
+      case 'R':
+        mode = StoreMode::replace;
+        break;
+      case 'S':
+        break;
+      default:
+        flags.fail(line::bad_set_mode);
+    }
+  }
+  const bool sets = mode == StoreMode::set || mode == StoreMode::replace;
+  if (TD_UNLIKELY(flags.has_any(flag_g) && !flags.failed && (!sets || flags.has('I')))) flags.fail(line::invalid_flag);
+  return mode;
+}
 }  // namespace
 
 LineParser::Step LineParser::meta(std::string_view name) {
@@ -88,32 +124,12 @@ LineParser::Step LineParser::meta_set(std::string_view key, const char* rest) {
   if (!tokens.next(length)) return answer(line::bad_format);
   const char* const flags_begin = tokens.position();
   MetaFlags flags(key);
-  flags.read(flags_begin, line_end_, clock_, batch_.input());
+  flags.read(flags_begin, line_end_, clock_, batch_.input(), flag_g);
   if (TD_UNLIKELY(flags.count > MetaFlags::count_max - 1)) return answer(line::flags_too_long);
   std::int32_t bytes = 0;
   if (!number::read_i32(length, bytes) || bytes < 0 || bytes > meta_value_bytes_max) return answer(line::bad_format);
 
-  StoreMode mode = StoreMode::set;
-  if (TD_UNLIKELY(flags.mode != 0 && !flags.failed)) {
-    switch (flags.mode) {
-      case 'E':
-        mode = StoreMode::add;
-        break;
-      case 'A':
-        mode = StoreMode::append;
-        break;
-      case 'P':
-        mode = StoreMode::prepend;
-        break;
-      case 'R':
-        mode = StoreMode::replace;
-        break;
-      case 'S':
-        break;
-      default:
-        flags.fail(line::bad_set_mode);
-    }
-  }
+  const StoreMode mode = store_mode(flags);
   if (TD_UNLIKELY(flags.opaque_too_long && !flags.failed)) flags.fail(line::opaque_too_long);
   if (TD_UNLIKELY(flags.failed)) {
     // The value is dropped with its line. The reply to a short one follows its arrival.
@@ -133,6 +149,7 @@ LineParser::Step LineParser::meta_set(std::string_view key, const char* rest) {
   if (flags.has('C')) options |= option::compare_cas;
   if (flags.has('I')) options |= option::invalidate;
   Query& q = start(Opcode::store, Reply::meta_set, options);
+  if (TD_UNLIKELY(flags.has_any(flag_g))) return_old(q);
   set_key(q, flags.key);
   q.client_flags = flags.client_flags;
   q.expiry_s = flags.expiry_s;
@@ -144,9 +161,10 @@ LineParser::Step LineParser::meta_set(std::string_view key, const char* rest) {
 
 LineParser::Step LineParser::meta_delete(std::string_view key, const char* flags_begin) {
   MetaFlags flags(key);
-  flags.read(flags_begin, line_end_, clock_, batch_.input());
+  flags.read(flags_begin, line_end_, clock_, batch_.input(), flag_g);
   if (TD_UNLIKELY(flags.count > MetaFlags::count_max)) return answer(line::flags_too_long);
   if (TD_UNLIKELY(flags.failed)) return answer(line::invalid_or_duplicate_flag);
+  if (TD_UNLIKELY(flags.has_any(flag_g) && flags.has('I'))) return answer(line::invalid_flag);
   if (TD_UNLIKELY(flags.opaque_too_long)) return answer(line::opaque_too_long);
   std::uint16_t options = common_options(flags);
   if (flags.has('C')) options |= option::compare_cas;
@@ -155,6 +173,7 @@ LineParser::Step LineParser::meta_delete(std::string_view key, const char* flags
     if (flags.has('T')) options |= option::touch;
   }
   Query& q = start(Opcode::remove, Reply::meta_delete, options);
+  if (TD_UNLIKELY(flags.has_any(flag_g))) return_old(q);
   set_key(q, flags.key);
   q.expiry_s = flags.expiry_s;
   q.cas = flags.cas;

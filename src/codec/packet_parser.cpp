@@ -70,6 +70,7 @@ TD_INLINE PacketParser::Step PacketParser::packet() {
     case Form::touch:
       return touch(r, rule);
     case Form::store:
+    case Form::exchange:
       return store(r, rule);
     case Form::remove:
       return remove(r, rule);
@@ -188,14 +189,14 @@ TD_NOINLINE void PacketParser::run_of_gets() noexcept {
 }
 
 PacketParser::Step PacketParser::touch(const Request& r, const Rule& rule) {
-  Query& q = start(Opcode::touch, Reply::binary_touch, quiet(rule));
+  Query& q = start(Opcode::touch, Reply::binary_touch, rule.options);
   set_key(q, r);
   q.expiry_s = expiry_s(read<std::uint32_t>(extras()));
   return commit(r);
 }
 
 PacketParser::Step PacketParser::store(const Request& r, const Rule& rule) {
-  Query& q = start(Opcode::store, Reply::binary_store, quiet(rule));
+  Query& q = start(Opcode::store, returns_old(rule) ? Reply::binary_displaced : Reply::binary_store, rule.options);
   set_key(q, r);
   // A CAS id of 0 compares nothing, nor does any id on a server without CAS.
   q.cas = options_.cas ? read<std::uint64_t>(p_ + at::cas) : 0;
@@ -248,7 +249,7 @@ void PacketParser::refuse(Query& q, std::uint16_t why) noexcept {
 }
 
 PacketParser::Step PacketParser::remove(const Request& r, const Rule& rule) {
-  Query& q = start(Opcode::remove, Reply::binary_remove, quiet(rule));
+  Query& q = start(Opcode::remove, returns_old(rule) ? Reply::binary_displaced : Reply::binary_remove, rule.options);
   set_key(q, r);
   q.cas = read<std::uint64_t>(p_ + at::cas);
   if (q.cas != 0) q.options |= option::compare_cas;
@@ -257,8 +258,7 @@ PacketParser::Step PacketParser::remove(const Request& r, const Rule& rule) {
 
 PacketParser::Step PacketParser::arithmetic(const Request& r, const Rule& rule) {
   constexpr std::uint32_t do_not_create = 0xffffffff;
-  Query& q =
-      start(Opcode::arithmetic, Reply::binary_arithmetic, static_cast<std::uint16_t>(quiet(rule) | rule.options));
+  Query& q = start(Opcode::arithmetic, Reply::binary_arithmetic, rule.options);
   set_key(q, r);
   q.cas = read<std::uint64_t>(p_ + at::cas);
   if (q.cas != 0) q.options |= option::compare_cas;
@@ -287,7 +287,7 @@ PacketParser::Step PacketParser::flush(const Request& r, const Rule& rule) {
     if (!rule.quiet) answer({}, binary::Status::ok);
     return skip(r);
   }
-  Query& q = start(Opcode::control, Reply::binary_flush, quiet(rule));
+  Query& q = start(Opcode::control, Reply::binary_flush, rule.options);
   q.key = p_;
   q.key_bytes = 0;
   q.expiry_s = flush_second(at_s);
@@ -303,7 +303,7 @@ PacketParser::Step PacketParser::range(const Request& r, const Rule& rule) {
     answer(text::invalid, binary::Status::invalid);
     return skip(r);
   }
-  Query& q = start(Opcode::control, Reply::binary_range, quiet(rule));
+  Query& q = start(Opcode::control, Reply::binary_range, rule.options);
   q.wire_bytes += r.extras_bytes;
   set_key(q, r);
   return commit(r);

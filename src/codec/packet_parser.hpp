@@ -47,7 +47,11 @@ class PacketParser {
     q.key_bytes = static_cast<std::uint8_t>(r.key_bytes);
   }
   TD_INLINE const char* extras() const noexcept { return p_ + binary::header_bytes; }
+  // Of a get, whose rule has it apart.
   TD_INLINE static std::uint16_t quiet(const binary::Rule& rule) noexcept { return rule.quiet ? option::no_reply : 0; }
+  TD_INLINE static bool returns_old(const binary::Rule& rule) noexcept {
+    return (rule.options & option::returns_old) != 0;
+  }
   TD_INLINE Step commit(const binary::Request& r) noexcept {
     batch_.commit();
     p_ += binary::header_bytes + r.body_bytes;

@@ -101,6 +101,8 @@ void write_other(const Query& q, const Result& r, const ReplyContext& context) {
       return write_meta_set(q, r, context);
     case Reply::meta_delete:
       return write_meta_delete(q, r, context);
+    case Reply::meta_displaced:
+      return write_meta_displaced(q, r, context);
     case Reply::meta_arithmetic:
       return write_meta_arithmetic(q, r, context);
     case Reply::meta_debug:

@@ -88,6 +88,26 @@ void write_remove(const Query& q, const Result& r, const ReplyContext& context) 
   }
 }
 
+// The old item's client flags and value, where there was one. A store's CAS id is the new item's, as a set's.
+void write_displaced(const Query& q, const Result& r, const ReplyContext& context) {
+  const bool stores = q.opcode == Opcode::store;
+  if ((r.outcome & outcome::displaced) == 0) {
+    // Quiet ones that hand nothing over say nothing, as a quiet get.
+    if (q.has(option::no_reply) && r.status == tandem::Status::miss) return;
+    return stores ? write_store(q, r, context) : write_remove(q, r, context);
+  }
+  std::uint64_t cas = 0;
+  if (context.options.cas) cas = stores ? r.number : r.item->cas(r.state);
+  const std::uint32_t bytes = r.value_bytes;
+  const bool copied = bytes <= copied_value_bytes_max;
+  char* p = context.out.reserve(header_bytes + binary::flags_bytes + (copied ? bytes : 0));
+  p = write_header(p, q, binary::Status::ok, binary::flags_bytes, 0, bytes, cas);
+  binary::write(p, r.item->client_flags());
+  if (copied) std::memcpy(p + binary::flags_bytes, r.item->value(), bytes);
+  context.out.commit(header_bytes + binary::flags_bytes + (copied ? bytes : 0));
+  if (!copied) append_pinned_value(context, *r.item, bytes);
+}
+
 void write_arithmetic(const Query& q, const Result& r, const ReplyContext& context) {
   using binary::Status;
   namespace text = binary::text;
@@ -166,6 +186,8 @@ void write_binary(const Query& q, const Result& r, const ReplyContext& context) 
       return write_store(q, r, context);
     case Reply::binary_remove:
       return write_remove(q, r, context);
+    case Reply::binary_displaced:
+      return write_displaced(q, r, context);
     case Reply::binary_arithmetic:
       return write_arithmetic(q, r, context);
     case Reply::binary_auth:

@@ -242,6 +242,40 @@ void write_meta_delete(const Query& q, const Result& r, const ReplyContext& cont
   context.out.commit(static_cast<std::size_t>(write_request_flags(p, q) - begin));
 }
 
+// G returns the old item's client flags. c is the new item's id, as without G.
+void write_meta_displaced(const Query& q, const Result& r, const ReplyContext& context) {
+  if ((r.outcome & outcome::displaced) == 0) {
+    return q.opcode == Opcode::store ? write_meta_set(q, r, context) : write_meta_delete(q, r, context);
+  }
+  const bool copied = r.value_bytes <= copied_value_bytes_max;
+  char* const begin = context.out.reserve(line_bytes_max + (copied ? r.value_bytes : 0));
+  char* p = write_digits(write_text(begin, "VA "), r.value_bytes);
+  Tokens flags = flags_of(q);
+  std::string_view flag;
+  while (flags.next(flag)) {
+    if (flag[0] == 'G') {
+      p = write_digits(write_flag(p, 'G'), r.item->client_flags());
+    } else if (flag[0] == 'O') {
+      p = write_opaque(p, flag);
+    } else if (flag[0] == 'k') {
+      p = write_request_key(p, q);
+    } else if (flag[0] == 'c' && q.opcode == Opcode::store) {
+      p = write_digits(write_flag(p, 'c'), context.options.cas ? r.number : 0);
+    }
+  }
+  if ((r.outcome & outcome::win_sent) != 0) p = write_flag(p, 'Z');
+  if ((r.outcome & outcome::stale) != 0) p = write_flag(p, 'X');
+  p = write_line_end(p);
+  if (copied) {
+    std::memcpy(p, r.item->value(), r.value_bytes);
+    p = write_line_end(p + r.value_bytes);
+  }
+  context.out.commit(static_cast<std::size_t>(p - begin));
+  if (copied) return;
+  append_pinned_value(context, *r.item, r.value_bytes);
+  context.out.append("\r\n");
+}
+
 namespace {
 
 // The flags that a reply to ma returns. with_value: set if the request asks for the number.

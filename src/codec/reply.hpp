@@ -21,6 +21,7 @@ enum class Reply : std::uint8_t {
   meta_get,
   meta_set,
   meta_delete,
+  meta_displaced,  // ms, md with G
   meta_arithmetic,
   meta_debug,
   // Opcode::control.
@@ -40,6 +41,7 @@ enum class Reply : std::uint8_t {
   binary_touch,
   binary_store,
   binary_remove,
+  binary_displaced,  // exchange, take
   binary_arithmetic,
   // Opcode::control.
   binary_flush,  // expiry_s

@@ -49,6 +49,7 @@ void append_pinned_value(const ReplyContext& context, const Item& item, std::uin
 void write_meta_get(const Query& q, const Result& r, const ReplyContext& context);
 void write_meta_set(const Query& q, const Result& r, const ReplyContext& context);
 void write_meta_delete(const Query& q, const Result& r, const ReplyContext& context);
+void write_meta_displaced(const Query& q, const Result& r, const ReplyContext& context);
 void write_meta_arithmetic(const Query& q, const Result& r, const ReplyContext& context);
 void write_meta_debug(const Query& q, const Result& r, const ReplyContext& context);
 

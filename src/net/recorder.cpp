@@ -125,9 +125,10 @@ void Recorder::stored(const Query& q, const Result& r, Command command, int fd) 
   e.status = stored_of(r.status);
   e.command = command;
   e.fd = fd;
-  // A number's result has the new CAS id in the item's place; its item has no client flags.
-  const bool is_number = r.status == Status::number;
-  const bool is_made = is_number || (r.status == Status::stored && r.item != nullptr);
+  // A number's result has the new CAS id in the item's place; its item has no client flags. A result may have the old
+  // item in place of the new one.
+  const bool is_number = r.status == Status::number, has_old = (r.outcome & outcome::displaced) != 0;
+  const bool is_made = is_number || (r.status == Status::stored && r.item != nullptr && !has_old);
   std::uint32_t expiry_s = q.expiry_s;
   if (is_made) {
     e.size_class =

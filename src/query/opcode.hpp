@@ -25,7 +25,10 @@ inline constexpr std::uint16_t invalidate =
     1 << 5;  // store: an older `cas` stores, marked stale; remove: mark stale with a new CAS id
 inline constexpr std::uint16_t decrement = 1 << 6;        // arithmetic
 inline constexpr std::uint16_t caller_compares = 1 << 6;  // get, a plain read: KC need not (Mega-KV 8.1 `getk`)
-inline constexpr std::uint16_t binary_key = 1 << 7;       // the key came in base64
+// store (set, replace, without invalidate), remove (likewise): the result is the item that was displaced
+// (outcome::displaced). The store goes beside it, and leaves it if refused.
+inline constexpr std::uint16_t returns_old = 1 << 6;
+inline constexpr std::uint16_t binary_key = 1 << 7;  // the key came in base64
 inline constexpr std::uint16_t prefilled =
     1 << 8;  // store: the item is already in the heap, at the batch's column `filled` (large values)
 inline constexpr std::uint16_t meta = 1 << 9;  // meta protocol: serves stale/win semantics (a text get ignores them)

@@ -57,6 +57,7 @@ struct Query {
   // that clients do not continue to read the old value, and so does a meta set in every mode; a cas does not, since its
   // client may have lost.
   bool removes_if_refused() const noexcept {
+    if (has(option::returns_old)) return false;  // nobody would get the old value
     if (has(option::meta)) return true;
     return mode == StoreMode::set && (!has(option::compare_cas) || has(option::refusal_removes));
   }
@@ -87,6 +88,9 @@ inline constexpr std::uint8_t created = 1 << 3;   // vivified by this query
 // append, prepend with Status::not_stored: the item is there, and would exceed item_bytes_max. memcached's reply is the
 // same for both.
 inline constexpr std::uint8_t too_large = 1 << 4;
+// store, remove with option::returns_old, if the key had an item: the result's `item`, `state`, `value_bytes` and
+// `value_offset` are that item's, stale and win_sent too. It is dead, so no set rewrites it before the epoch ends.
+inline constexpr std::uint8_t displaced = 1 << 5;
 // The bits stale and win_sent of an item's state word.
 constexpr std::uint8_t of_state(std::uint64_t state) noexcept {
   static_assert(word::Stale::lo == 4 && word::Win::lo == 5 && stale == 1 << 1 && win_sent == 1 << 2);
@@ -106,7 +110,7 @@ struct Result {
   std::uint32_t value_bytes;  // of item
   Status status;
   std::uint8_t outcome;        // outcome::*
-  std::uint16_t value_offset;  // get: of the value's first byte in the item
+  std::uint16_t value_offset;  // get, displaced: of the value's first byte in the item
 };
 static_assert(sizeof(Result) == 32);
 

@@ -31,7 +31,8 @@ static_assert(number_of(Action::get) == TANDEM_GET && number_of(Action::touch) =
               number_of(Action::compare_and_set) == TANDEM_COMPARE_AND_SET &&
               number_of(Action::remove) == TANDEM_REMOVE && number_of(Action::increment) == TANDEM_INCREMENT &&
               number_of(Action::decrement) == TANDEM_DECREMENT &&
-              number_of(Action::compare_and_remove) == TANDEM_COMPARE_AND_REMOVE);
+              number_of(Action::compare_and_remove) == TANDEM_COMPARE_AND_REMOVE &&
+              number_of(Action::exchange) == TANDEM_EXCHANGE && number_of(Action::take) == TANDEM_TAKE);
 // The layouts that programs were compiled with. Changing them needs a new soname; the options may grow at their end.
 static_assert(offsetof(tandem_options, ordered) == 56 && sizeof(tandem_options) == 96 && sizeof(tandem_value) == 40 &&
               sizeof(tandem_request) == 64 && sizeof(tandem_reply) == 40 && sizeof(tandem_stats) == 96 &&
@@ -209,6 +210,25 @@ tandem_code run_one(tandem_store* store, const Request& request) noexcept {
   return run_one(store, request, [](const Reply& reply) { return c_code_of(reply.code); });
 }
 
+// Copies the value of a reply that has one.
+tandem_code run_for_value(tandem_store* store, const Request& request, tandem_value* value) noexcept {
+  return run_one(store, request, [value](const Reply& reply) {
+    if ((reply.code != Code::hit && reply.code != Code::removed) || value == nullptr) return c_code_of(reply.code);
+    if (reply.value.size() > value->capacity || value->bytes == nullptr) {
+      const std::size_t capacity = std::max<std::size_t>(reply.value.size(), 16);
+      void* const bytes = std::realloc(value->bytes, capacity);
+      if (bytes == nullptr) return tandem_code{TANDEM_OUT_OF_MEMORY};
+      value->bytes = static_cast<char*>(bytes);
+      value->capacity = capacity;
+    }
+    if (!reply.value.empty()) std::memcpy(value->bytes, reply.value.data(), reply.value.size());
+    value->size = reply.value.size();
+    value->cas = reply.cas;
+    value->flags = reply.flags;
+    return c_code_of(reply.code);
+  });
+}
+
 tandem_code count(tandem_store* store, const Request& request, std::uint64_t* number) noexcept {
   return run_one(store, request, [number](const Reply& reply) {
     if (reply.code == Code::hit && number != nullptr) *number = reply.number;
@@ -257,21 +277,7 @@ tandem_store* tandem_open(const tandem_options* options, char* error, size_t err
 void tandem_close(tandem_store* store) { delete store; }
 
 tandem_code tandem_get(tandem_store* store, const char* key, size_t key_bytes, tandem_value* value) {
-  return run_one(store, {.action = Action::get, .key = view(key, key_bytes)}, [value](const Reply& reply) {
-    if (reply.code != Code::hit) return c_code_of(reply.code);
-    if (reply.value.size() > value->capacity || value->bytes == nullptr) {
-      const std::size_t capacity = std::max<std::size_t>(reply.value.size(), 16);
-      void* const bytes = std::realloc(value->bytes, capacity);
-      if (bytes == nullptr) return tandem_code{TANDEM_OUT_OF_MEMORY};
-      value->bytes = static_cast<char*>(bytes);
-      value->capacity = capacity;
-    }
-    if (!reply.value.empty()) std::memcpy(value->bytes, reply.value.data(), reply.value.size());
-    value->size = reply.value.size();
-    value->cas = reply.cas;
-    value->flags = reply.flags;
-    return tandem_code{TANDEM_HIT};
-  });
+  return run_for_value(store, {.action = Action::get, .key = view(key, key_bytes)}, value);
 }
 
 void tandem_value_free(tandem_value* value) {
@@ -344,7 +350,7 @@ tandem_code tandem_decrement(tandem_store* store, const char* key, size_t key_by
 
 tandem_code tandem_execute(tandem_store* store, const tandem_request* requests, size_t request_count,
                            tandem_visitor visit, void* context) {
-  const auto is_known = [](const tandem_request& r) { return r.action <= TANDEM_COMPARE_AND_REMOVE; };
+  const auto is_known = [](const tandem_request& r) { return r.action <= TANDEM_TAKE; };
   if (!std::all_of(requests, requests + request_count, is_known)) return TANDEM_BAD_REQUEST;
   return guarded([&] {
     constexpr std::size_t at_once = 256;  // on the stack
@@ -455,6 +461,21 @@ void tandem_get_stats(tandem_store* store, tandem_stats* stats, size_t struct_by
                            .expired = s.expired};
   std::memset(static_cast<void*>(stats), 0, struct_bytes);
   std::memcpy(stats, &known, std::min(struct_bytes, sizeof known));
+}
+
+tandem_code tandem_exchange(tandem_store* store, const char* key, size_t key_bytes, const char* value,
+                            size_t value_bytes, int64_t ttl_s, uint32_t flags, tandem_value* old) {
+  return run_for_value(store,
+                       {.action = Action::exchange,
+                        .key = view(key, key_bytes),
+                        .value = view(value, value_bytes),
+                        .ttl_s = ttl_s,
+                        .flags = flags},
+                       old);
+}
+
+tandem_code tandem_take(tandem_store* store, const char* key, size_t key_bytes, tandem_value* old) {
+  return run_for_value(store, {.action = Action::take, .key = view(key, key_bytes)}, old);
 }
 
 }  // extern "C"

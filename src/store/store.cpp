@@ -77,7 +77,9 @@ void fill_get(Query& q, std::string_view key, std::uint16_t options) noexcept {
   q.options = options;
 }
 
-void fill(Query& q, const Request& request, const Clock& clock) noexcept {
+void fill_returning(Query& q, const Request& request, const Clock& clock) noexcept;
+
+TD_INLINE void fill(Query& q, const Request& request, const Clock& clock) noexcept {
   if (!good_key(request.key)) {
     fill_common(q, request.key, Opcode::nothing);
     return;
@@ -119,6 +121,9 @@ void fill(Query& q, const Request& request, const Clock& clock) noexcept {
       q.options = option::compare_cas;
       q.cas = request.cas;
       return;
+    case Action::exchange:
+    case Action::take:
+      return fill_returning(q, request, clock);
     case Action::remove:
     case Action::compare_and_remove:
       fill_common(q, request.key, Opcode::remove);
@@ -130,6 +135,14 @@ void fill(Query& q, const Request& request, const Clock& clock) noexcept {
     case Action::decrement:
       return arithmetic(option::decrement);
   }
+}
+
+// A set or a remove that returns the old item.
+TD_NOINLINE void fill_returning(Query& q, const Request& request, const Clock& clock) noexcept {
+  Request plain = request;
+  plain.action = request.action == Action::exchange ? Action::set : Action::remove;
+  fill(q, plain, clock);
+  q.options = option::returns_old;
 }
 
 // Maximum total size of the keys and values that are copied for the visitor.
@@ -158,6 +171,15 @@ TD_INLINE void fill_hit(Reply& reply, const Item* item, std::uint64_t found_stat
   });
   reply.value = {to + key_bytes, value_bytes};
   *copy = to + bytes;
+}
+
+// The same for the item that a write displaced, which is not rewritten any more.
+void fill_displaced(Reply& reply, const Result& r) noexcept {
+  if (reply.code == Code::stored) reply.code = Code::hit;
+  reply.key_bytes = static_cast<std::uint8_t>(r.item->key_bytes());
+  reply.value = {r.item->bytes() + r.value_offset, r.value_bytes};
+  reply.flags = r.item->client_flags();
+  reply.cas = r.item->cas(r.state);
 }
 
 Preset preset_of(const Options& o) {
@@ -273,9 +295,20 @@ struct Session::Impl final : ResponseWriter {
         fill_hit(*reply, r.item, r.state, r.value_bytes, &copy);
       } else {
         *reply = {};
-        reply->code = q.opcode == Opcode::nothing ? Code::bad_key : code_of(r.status, r.outcome);
-        if (r.status == Status::number) reply->number = r.number;
-        if (r.status == Status::stored) reply->cas = r.number;
+        reply->code = code_of(r.status, r.outcome);
+        switch (r.status) {
+          case Status::stored:
+            reply->cas = r.number;
+            [[fallthrough]];
+          case Status::removed:
+            if (TD_UNLIKELY((r.outcome & outcome::displaced) != 0)) fill_displaced(*reply, r);
+            break;
+          case Status::number:
+            reply->number = r.number;
+            break;
+          default:
+            break;
+        }
       }
     }
     visit(visitor, offset + strip.begin, {replies.get(), strip.size()});
@@ -386,15 +419,6 @@ void Session::get_batch_erased(std::span<const std::string_view> keys, KeyCheck 
   s.finish();
 }
 
-Code Session::run(const Request& request, Reply* reply) {
-  Code code = Code::miss;
-  execute({&request, 1}, [&](std::size_t, const Reply& r) {
-    code = r.code;
-    if (reply != nullptr) *reply = r;
-  });
-  return code;
-}
-
 Scanned Session::scan_erased(const KeyRange& range, std::size_t limit, ErasedItemVisitor visit, void* visitor) {
   return scan_copied(*impl_->context, impl_->scanned, range, limit, visit, visitor);
 }
@@ -403,64 +427,6 @@ void Session::scan_batch_erased(std::span<RangeScan> scans, ErasedBatchVisitor v
   scan_batch_copied(*impl_->context, impl_->scanned, scans, visit, visitor);
 }
 std::uint64_t Session::arrange() { return arrange_all(*impl_->context); }
-
-std::optional<std::string> Session::get(std::string_view key) {
-  std::optional<std::string> value;
-  get_batch({&key, 1}, [&](std::size_t, const Reply& r) {
-    if (r.code == Code::hit) value.emplace(r.value);
-  });
-  return value;
-}
-
-Code Session::get(std::string_view key, Value& value) {
-  Code code = Code::miss;
-  get_batch({&key, 1}, [&](std::size_t, const Reply& r) {
-    code = r.code;
-    if (code != Code::hit) return;
-    value.bytes.assign(r.value);
-    value.flags = r.flags;
-    value.cas = r.cas;
-  });
-  return code;
-}
-
-Code Session::set(std::string_view key, std::string_view value, StoreOptions o) {
-  return run({.action = Action::set, .key = key, .value = value, .ttl_s = o.ttl_s, .flags = o.flags}, nullptr);
-}
-Code Session::add(std::string_view key, std::string_view value, StoreOptions o) {
-  return run({.action = Action::add, .key = key, .value = value, .ttl_s = o.ttl_s, .flags = o.flags}, nullptr);
-}
-Code Session::replace(std::string_view key, std::string_view value, StoreOptions o) {
-  return run({.action = Action::replace, .key = key, .value = value, .ttl_s = o.ttl_s, .flags = o.flags}, nullptr);
-}
-Code Session::append(std::string_view key, std::string_view value) {
-  return run({.action = Action::append, .key = key, .value = value}, nullptr);
-}
-Code Session::prepend(std::string_view key, std::string_view value) {
-  return run({.action = Action::prepend, .key = key, .value = value}, nullptr);
-}
-Code Session::compare_and_set(std::string_view key, std::string_view value, std::uint64_t cas, StoreOptions o) {
-  return run(
-      {.action = Action::compare_and_set, .key = key, .value = value, .ttl_s = o.ttl_s, .flags = o.flags, .cas = cas},
-      nullptr);
-}
-Code Session::remove(std::string_view key) { return run({.action = Action::remove, .key = key}, nullptr); }
-Code Session::touch(std::string_view key, std::int64_t ttl_s) {
-  return run({.action = Action::touch, .key = key, .ttl_s = ttl_s}, nullptr);
-}
-
-std::optional<std::uint64_t> Session::increment(std::string_view key, std::uint64_t delta, Code* code) {
-  Reply reply;
-  const Code c = run({.action = Action::increment, .key = key, .delta = delta}, &reply);
-  if (code != nullptr) *code = c;
-  return c == Code::hit ? std::optional(reply.number) : std::nullopt;
-}
-std::optional<std::uint64_t> Session::decrement(std::string_view key, std::uint64_t delta, Code* code) {
-  Reply reply;
-  const Code c = run({.action = Action::decrement, .key = key, .delta = delta}, &reply);
-  if (code != nullptr) *code = c;
-  return c == Code::hit ? std::optional(reply.number) : std::nullopt;
-}
 
 Store::Store(const Options& options) : core_(std::make_shared<Core>(options)) {}
 Store::~Store() = default;

@@ -143,6 +143,24 @@ Settled absent(const Operation<I>& op, typename I::Guard& guard, const Found& at
   return op.finish(status);
 }
 
+// The result of a write that returns the item which it has displaced under the stripe; of none if the key had none.
+template <IndexKind I>
+TD_NOINLINE void answer_displaced(const Operation<I>& op, const Found& at) noexcept {
+  const Item* old = at.good;
+#if defined(TANDEM_CANARY)
+  const Location searched = op.batch.locations()[op.i];
+  if (canary_bites("old_outside") && old != nullptr && searched != no_location &&
+      op.heap().at(searched)->has_key(op.q.key_view()))
+    old = op.heap().at(searched);
+#endif
+  if (old == nullptr) return;
+  op.r.item = old;
+  op.r.state = at.seen.state;
+  op.r.value_bytes = static_cast<std::uint32_t>(op.heap().value_bytes(old));
+  op.r.value_offset = static_cast<std::uint16_t>(old->value_offset());
+  op.r.outcome = outcome::displaced | outcome::of_state(at.seen.state);
+}
+
 // Copies the old item's value into a new one. If a set rewrites it during the copy, the version check under the stripe
 // fails.
 inline void copy_value(char* to, const Item* old, std::uint64_t bytes) noexcept {

@@ -14,7 +14,7 @@
 
 namespace tandem::task {
 
-// A set without conditions: mode set, no CAS id to compare.
+// A set without conditions: mode set, no CAS id to compare. One that returns the old item leaves that as it is.
 struct PlainSet {
   std::string_view key, value;
   std::uint32_t client_flags, expiry_s;
@@ -23,7 +23,8 @@ struct PlainSet {
 };
 
 TD_INLINE bool is_plain_set(const Query& q) noexcept {
-  return q.opcode == Opcode::store && q.mode == StoreMode::set && !q.has(option::compare_cas | option::prefilled) &&
+  return q.opcode == Opcode::store && q.mode == StoreMode::set &&
+         !q.has(option::compare_cas | option::prefilled | option::returns_old) &&
          q.value_bytes <= rewritten_value_bytes_max;
 }
 

@@ -92,17 +92,15 @@ Settled refuse_store(const Operation<I>& op) noexcept {
   return op.finish(op.refused());
 }
 
-template <IndexKind I>
-Settled store(const Operation<I>& op) noexcept {
-  if (op.refused() != Status::none) return refuse_store(op);
-  if (TD_LIKELY(store_in_place(op))) return Settled::done;
-  if (TD_UNLIKELY(!fill_slot(op))) return Settled::needs_slot;
+// Publishes the slot's item as the key's. Usual: neither compares a CAS id nor returns the old item.
+template <bool Usual, IndexKind I>
+Settled store_beside(const Operation<I>& op) noexcept {
   const Query& q = op.q;
   typename I::Guard guard = op.index().lock(op.f);
   const Found at = find(op, guard);
   std::uint32_t expiry_s = q.expiry_s;
   std::uint64_t keep = at.good != nullptr ? at.seen.state & word::Accessed::mask : 0;
-  const bool compare = q.has(option::compare_cas) && q.mode != StoreMode::add;
+  const bool compare = !Usual && q.has(option::compare_cas) && q.mode != StoreMode::add;
   if (compare) {
     if (at.good == nullptr)
       return absent(op, guard, at, Status::not_found, op.count().cmd_set, op.count_in_own_class().cmd_set,
@@ -128,11 +126,23 @@ Settled store(const Operation<I>& op) noexcept {
   }
   if (const Settled s = publish(op, guard, at, expiry_s, keep); s != Settled::done) return s;
   op.count_set();
-  if (compare) {
-    op.count().cas_hits.add();
-    op.count_in_class_of(at.good).cas_hits.add();
+  if constexpr (!Usual) {
+    if (compare) {
+      op.count().cas_hits.add();
+      op.count_in_class_of(at.good).cas_hits.add();
+    }
+    if (q.has(option::returns_old)) answer_displaced(op, at);
   }
   return op.finish(Status::stored);
+}
+
+template <IndexKind I>
+Settled store(const Operation<I>& op) noexcept {
+  if (op.refused() != Status::none) return refuse_store(op);
+  if (TD_LIKELY(store_in_place(op))) return Settled::done;
+  if (TD_UNLIKELY(!fill_slot(op))) return Settled::needs_slot;
+  return TD_UNLIKELY(op.q.has(option::compare_cas | option::returns_old)) ? store_beside<false>(op)
+                                                                          : store_beside<true>(op);
 }
 
 }  // namespace tandem::task

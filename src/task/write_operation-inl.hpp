@@ -197,23 +197,36 @@ Settled remove_refused(const Operation<I>& op) noexcept {
   return s;
 }
 
-template <IndexKind I>
-Settled remove(const Operation<I>& op) noexcept {
-  if (TD_UNLIKELY(op.q.has(option::store_no_memory))) return remove_refused(op);
-  if (op.q.has(option::invalidate)) return invalidate(op);
+// Usual: neither compares a CAS id nor returns the old item.
+template <bool Usual, IndexKind I>
+Settled remove_item(const Operation<I>& op) noexcept {
   typename I::Guard guard = op.index().lock(op.f);
   const Found at = find(op, guard);
   if (at.good == nullptr) return absent(op, guard, at, Status::miss, op.count().delete_misses);
-  if (op.q.has(option::compare_cas) && op.cas_of(at.seen) != op.q.cas) {
-    op.count().delete_misses.add();
-    return op.finish(Status::exists);
+  if constexpr (!Usual) {
+    if (op.q.has(option::compare_cas) && op.cas_of(at.seen) != op.q.cas) {
+      op.count().delete_misses.add();
+      return op.finish(Status::exists);
+    }
   }
   op.r.item = at.good;
   op.r.state = at.seen.state;
   if (!erase(op, guard, at.good)) return Settled::changed;
   op.count().delete_hits.add();
   op.count_in_class_of(at.good).delete_hits.add();
+  if constexpr (!Usual) {
+    if (op.q.has(option::returns_old)) answer_displaced(op, at);
+  }
   return op.finish(Status::removed);
+}
+
+template <IndexKind I>
+Settled remove(const Operation<I>& op) noexcept {
+  constexpr std::uint16_t unusual =
+      option::store_no_memory | option::invalidate | option::compare_cas | option::returns_old;
+  if (TD_LIKELY(!op.q.has(unusual))) return remove_item<true>(op);
+  if (op.q.has(option::store_no_memory)) return remove_refused(op);
+  return op.q.has(option::invalidate) ? invalidate(op) : remove_item<false>(op);
 }
 
 // --- touch, gat, mg with T, N or R

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from harness.binary import OPCODES, RANGE_OPCODES, Cas, Packet, request
+from harness.binary import EXCHANGE_OPCODES, OPCODES, RANGE_OPCODES, Cas, Packet, request
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,9 @@ def build_malformed() -> Iterator[tuple[str, tuple[Packet, ...]]]:
                         continue
                     if opcode in valueless and value and len(key) <= 250:
                         continue
-                    if opcode not in known and (opcode % 16 or opcode in RANGE_OPCODES.values()):
+                    if opcode in {*RANGE_OPCODES.values(), *EXCHANGE_OPCODES.values()}:
+                        continue
+                    if opcode not in known and opcode % 16:
                         continue
                     if opcode in (OPCODES["stat"], OPCODES["flush"], OPCODES["flushq"]):
                         continue

@@ -7,6 +7,7 @@ from conformance.corpus.case import EXPIRIES, NUMBERS, Group, as_int32, store
 from conformance.corpus.meta_get import PRINTABLE, STATES, opaque_edges
 
 SHOW = b"mg <k> f h s t v\r\n"
+OURS = (b"G",)  # flags of ms and md that memcached does not know (test_exchange.py)
 WRONG_CAS = b"C98765432109"
 
 
@@ -61,6 +62,8 @@ def build_set_errors() -> Group:
     group = Group("mserrors")
     setup = store(b"<k>", b"old", b"5", b"100")
     for flag in PRINTABLE:
+        if flag in OURS:
+            continue
         for text in (flag, flag + b"12", flag + b" " + flag, b"q " + flag):
             group.add(f"flag {text.decode()}", setup, b"ms <k> 2 " + text + b"\r\nab\r\n", SHOW)
     for flag in (b"\x80", b"\xff", b"\x01", b"\t", b"c\xff", b"\x7f"):
@@ -134,6 +137,8 @@ def build_delete() -> Group:
         )
     setup = store(b"<k>", b"old", b"5", b"100")
     for flag in PRINTABLE:
+        if flag in OURS:
+            continue
         for text in (flag, flag + b"12", flag + b" " + flag, b"q " + flag):
             group.add(f"flag {text.decode()}", setup, b"md <k> " + text + b"\r\n", SHOW)
     for letter in b"TC":

@@ -1,9 +1,10 @@
-"""A harness that finds nothing may be blind: each of nine planted bugs, a line or two each, must be found within a
+"""A harness that finds nothing may be blind: each of ten planted bugs, a line or two each, must be found within a
 bounded number of operations. `make test-canaries` builds them; the same recordings without the bugs must pass.
 
 Two strike once in the life of a process, the third whenever a reader still looks at what is to be used again, the
-fourth always: no writer locks its set. The others are of scans: three leave out a second look (docs/decisions/0039,
+fourth always: no writer locks its set. Of scans are five: three leave out a second look (docs/decisions/0039,
 steps 4 to 6), one tells the order of a change when others have seen it, and one, once, leaves a removed key there.
+One returns as the old item of a write what the search had found.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ CANARIES = {
     "embedded-scan_mark_once": (f"{SCANS_EMBEDDED} --flush-every 20", None),
     "embedded-late_order": (SCANS_EMBEDDED, None),
     "embedded-ghost": (SCANS_EMBEDDED, None),
+    "embedded-old_outside": ("--plan cpu --ballast-percent 5", None),
+    "tcp-old_outside": ("--ballast-percent 5", "--gpu off"),
     "tcp-skip_dirty_log": ("--ballast-percent 60", "--gpu sim --preset mirrored --gpu-values 16MiB"),
     "tcp-drop_displacement": ("--ballast-percent 40", "--gpu off --memory 64MiB --item-expected 1048576"),
     "tcp-late_order": (f"{SCANS} --ballast-percent 60", "--gpu off --ordered"),

@@ -76,7 +76,7 @@ func sameCas(operations []*operation) []*operation {
 	}
 	first := map[id]*operation{}
 	shown := func(o *operation) string {
-		if o.outcome == "hit" {
+		if o.outcome == "hit" && o.kind != "exchange" {
 			return o.read
 		}
 		return o.value
@@ -116,6 +116,9 @@ func prefix(operations []*operation, end int64) []*operation {
 
 // changesNothing: a history that has an order has one without this operation, too.
 func changesNothing(o *operation) bool {
+	if o.kind == "exchange" {
+		return false
+	}
 	switch o.outcome {
 	case "hit", "miss", "not_stored", "exists", "not_a_number", "scanned", "cut":
 		return true

@@ -69,6 +69,18 @@ var good = []example{
 		op(0, "set", 0, 1, "stored", value("a1"), cas(7)),
 		op(1, "cas", 2, 9, "stored", value("a2"), expects(7), cas(8)),
 		op(2, "cas", 2, 9, "exists", value("a3"), expects(7)), op(0, "get", 10, 11, "hit", reads("a2"), cas(8))}},
+	{"a chain of exchanges", []*operation{
+		op(0, "exchange", 0, 20, "hit", value("a1"), reads("a2"), cas(8), expects(7), flags(3), flagged(5)),
+		op(1, "exchange", 0, 20, "stored", value("a2"), cas(7), flags(5)),
+		op(2, "exchange", 0, 20, "hit", value("a3"), reads("a1"), flagged(3)),
+		op(3, "take", 0, 20, "removed", reads("a3")), op(0, "take", 30, 31, "miss")}},
+	{"an exchange of what has expired", []*operation{
+		op(0, "set", 2_000_000, 2_000_001, "stored", value("a1"), ttl(2)),
+		op(0, "exchange", 4_000_000, 4_000_001, "stored", value("a2")),
+		op(0, "get", 4_000_002, 4_000_003, "hit", reads("a2"), left(neverExpires))}},
+	{"an exchange and a take without an answer", []*operation{
+		op(0, "exchange", 0, 0, "unknown", value("a1")), op(1, "get", 5, 6, "hit", reads("a1")),
+		op(2, "take", 7, 0, "unknown"), op(1, "get", 9, 10, "miss")}},
 	{"a smaller id after a delete", []*operation{
 		op(0, "set", 0, 1, "stored", value("a1"), cas(70)), op(0, "delete", 2, 3, "removed"),
 		op(0, "add", 4, 5, "stored", value("a2"), cas(7))}},
@@ -108,6 +120,30 @@ var bad = []example{
 		op(1, "get", 4, 5, "miss"), op(1, "get", 6, 7, "hit", reads("a1"))}},
 	{"one item deleted twice", []*operation{
 		op(0, "set", 0, 1, "stored", value("a1")), op(1, "delete", 2, 9, "removed"), op(2, "delete", 2, 9, "removed")}},
+	{"one old value handed over twice", []*operation{
+		op(0, "set", 0, 1, "stored", value("a1")), op(1, "exchange", 2, 9, "hit", value("a2"), reads("a1")),
+		op(2, "exchange", 2, 9, "hit", value("a3"), reads("a1"))}},
+	{"one item taken twice", []*operation{
+		op(0, "set", 0, 1, "stored", value("a1")), op(1, "take", 2, 9, "removed", reads("a1")),
+		op(2, "take", 2, 9, "removed", reads("a1"))}},
+	{"an old value that is handed to nobody", []*operation{
+		op(0, "set", 0, 1, "stored", value("a1")), op(1, "exchange", 2, 3, "stored", value("a2"))}},
+	{"an old value that has expired", []*operation{
+		op(0, "set", 2_000_000, 2_000_001, "stored", value("a1"), ttl(2)),
+		op(0, "exchange", 9_000_000, 9_000_001, "hit", value("a2"), reads("a1"))}},
+	{"an exchange that stores nothing", []*operation{
+		op(0, "set", 0, 1, "stored", value("a1")), op(1, "exchange", 2, 3, "hit", value("a2"), reads("a1")),
+		op(0, "get", 4, 5, "hit", reads("a1"))}},
+	{"a take that removes nothing", []*operation{
+		op(0, "set", 0, 1, "stored", value("a1")), op(1, "take", 2, 3, "removed", reads("a1")),
+		op(0, "get", 4, 5, "hit", reads("a1"))}},
+	{"an old value with another id", []*operation{
+		op(0, "set", 0, 1, "stored", value("a1"), cas(7)), op(1, "take", 2, 3, "removed", reads("a1"), expects(6))}},
+	{"an old value with the new one's id", []*operation{
+		op(0, "set", 0, 1, "stored", value("a1"), cas(7)),
+		op(1, "exchange", 2, 3, "hit", value("a2"), reads("a1"), expects(7), cas(7))}},
+	{"an old value with other flags", []*operation{
+		op(0, "set", 0, 1, "stored", value("a1"), flags(7)), op(1, "take", 2, 3, "removed", reads("a1"), flagged(8))}},
 	{"a lost count", []*operation{
 		op(0, "set", 0, 1, "stored", value("10")), op(1, "incr", 2, 9, "number", by(1), reads("11")),
 		op(2, "incr", 2, 9, "number", by(1), reads("11"))}},
@@ -200,7 +236,7 @@ func TestAFullStoreRefusesAndKeepsTheRest(t *testing.T) {
 	full := rules{mayRefuse: true}
 	for _, refused := range []*operation{
 		op(0, "add", 2, 3, "no_memory", value("a2")), op(0, "append", 2, 3, "no_memory", value("a2")),
-		op(0, "incr", 2, 3, "no_memory", by(1)), op(0, "cas", 2, 3, "no_memory", value("a2"), expects(9))} {
+		op(0, "incr", 2, 3, "no_memory", by(1)), op(0, "exchange", 2, 3, "no_memory", value("a2")), op(0, "cas", 2, 3, "no_memory", value("a2"), expects(9))} {
 		kept := []*operation{op(0, "set", 0, 1, "stored", value("a1")), refused, op(0, "get", 4, 5, "hit", reads("a1"))}
 		if result := full.check(kept); result != porcupine.Ok {
 			t.Errorf("%s: %v", refused.kind, result)
@@ -255,6 +291,16 @@ func TestOneIdWithTwoValues(t *testing.T) {
 	}
 	if _, part := obvious([]*operation{two[0], two[0]}); part != nil {
 		t.Error("seen where there is one value")
+	}
+	exchange := op(0, "exchange", 0, 1, "hit", value("a2"), reads("a1"), cas(5))
+	if _, part := obvious([]*operation{exchange, two[1]}); part != nil {
+		t.Error("an exchange's id was taken for its old value's")
+	}
+	if _, part := obvious([]*operation{exchange, two[0]}); len(part) != 2 {
+		t.Error("an exchange's id was not seen")
+	}
+	if changesNothing(exchange) || !changesNothing(two[0]) {
+		t.Error("an exchange changes something, a get does not")
 	}
 	if _, part := obvious([]*operation{op(0, "get", 0, 1, "hit", reads("!a1!damaged"))}); len(part) != 1 {
 		t.Error("damaged bytes were not seen")

@@ -24,7 +24,7 @@ type operation struct {
 	outcome          string
 	value            string // to store
 	delta            uint64
-	expected         uint64 // cas: the id from an earlier answer
+	expected         uint64 // cas: the id from an earlier answer; exchange, take: the old item's
 	ttl              int64
 	read             string
 	cas              uint64 // of the answer; 0: it has none
@@ -224,7 +224,8 @@ func (h *history) expired() int {
 		for _, o := range operations {
 			switch {
 			case o.outcome == "stored" && o.kind != "append" && o.kind != "prepend", o.outcome == "touched",
-				o.outcome == "removed", o.outcome == "unknown", o.outcome == "flushed":
+				o.outcome == "hit" && o.kind == "exchange", o.outcome == "removed", o.outcome == "unknown",
+				o.outcome == "flushed":
 				last = o
 			case o.outcome == "miss" && last != nil && last.ttl != 0 && last.outcome != "unknown" &&
 				last.returned < o.called && last.called+(last.ttl-1)*second-clockLag <= o.returned:

@@ -175,8 +175,14 @@ func (r rules) step(s *state, o *operation) bool {
 	}
 	switch o.outcome {
 	case "hit":
+		if o.kind == "exchange" {
+			return handOver(s, o) && r.stores(s, o)
+		}
 		return read(s, o)
 	case "removed":
+		if o.kind == "take" && !handOver(s, o) {
+			return false
+		}
 		s.vanish()
 		return true
 	case "touched":
@@ -237,9 +243,16 @@ func read(s *state, o *operation) bool {
 	return true
 }
 
+// handOver checks the old item that a write returns; `expected` is its CAS id.
+func handOver(s *state, o *operation) bool {
+	old := *o
+	old.cas = o.expected
+	return read(s, &old)
+}
+
 func (r rules) store(s *state, o *operation) bool {
 	switch o.kind {
-	case "add":
+	case "add", "exchange":
 		if !r.canBeAbsent(s, o) {
 			return false
 		}
@@ -271,14 +284,14 @@ func (r rules) store(s *state, o *operation) bool {
 func (r rules) attempt(s *state, o *operation) {
 	there := s.is == present
 	switch o.kind {
-	case "set", "add", "replace", "cas", "append", "prepend":
+	case "set", "exchange", "add", "replace", "cas", "append", "prepend":
 		if r.mayRefuse {
 			*s = state{is: unknown, next: s.next} // done; refused; or refused as a meta set is, which removes the item
 			return
 		}
 	}
 	switch o.kind {
-	case "set":
+	case "set", "exchange":
 		r.stores(s, o)
 	case "add":
 		if r.canBeAbsent(s, o) {
@@ -293,7 +306,7 @@ func (r rules) attempt(s *state, o *operation) {
 		if there && s.cas == o.expected {
 			r.stores(s, o)
 		}
-	case "delete", "flush":
+	case "delete", "take", "flush":
 		s.vanish()
 	case "touch":
 		if there {

@@ -63,8 +63,14 @@ void fill(Query& q, const Operation& o, const Clock& clock) {
       q.options = option::compare_cas;
       q.cas = o.expected;
       return;
+    case Kind::exchange:
+      store(StoreMode::set);
+      q.options = option::returns_old;
+      return;
     case Kind::remove:
+    case Kind::take:
       q.opcode = Opcode::remove;
+      q.options = o.kind == Kind::take ? option::returns_old : std::uint16_t{0};
       return;
     case Kind::increment:
     case Kind::decrement:
@@ -281,6 +287,14 @@ class EngineClient final : public Client, private ResponseWriter {
     runner_->answer_oldest(*this);
   }
 
+  void take_displaced(Operation& o, const Result& r) {
+    if (o.kind == Kind::exchange) o.outcome = Outcome::hit;
+    pause_.sometimes();
+    o.expected = r.item->cas(r.state);
+    o.read = value_of({r.item->bytes() + r.value_offset, r.value_bytes});
+    o.read_flags = r.item->client_flags();
+  }
+
   bool write(Batch& batch, Strip strip) override {
     for (std::uint32_t i = strip.begin; i < strip.end; ++i) {
       const Result& r = batch.result(i);
@@ -290,6 +304,10 @@ class EngineClient final : public Client, private ResponseWriter {
       o.outcome = outcome_of_status(o.kind, r.status);
       if (o.outcome == Outcome::number) o.read = std::to_string(r.number);
       if (o.outcome == Outcome::stored) o.cas = r.number;
+      if ((r.outcome & outcome::displaced) != 0) {
+        take_displaced(o, r);
+        continue;
+      }
       if (o.outcome == Outcome::hit) {
         if (o.kind == Kind::get && !r.item->has_key(o.key)) {
           again_.push_back(answered_[i]);

@@ -27,9 +27,12 @@ enum class Kind : std::uint8_t {
   touch,
   flush,  // of all keys; alone in its burst
   scan,   // of a range of a group's keys
+  exchange,
+  take,
 };
-inline constexpr std::array<std::string_view, 13> kind_names = {
-    "get", "set", "add", "replace", "cas", "delete", "incr", "decr", "append", "prepend", "touch", "flush", "scan"};
+inline constexpr std::array<std::string_view, 15> kind_names = {"get",    "set",   "add",  "replace",  "cas",
+                                                                "delete", "incr",  "decr", "append",   "prepend",
+                                                                "touch",  "flush", "scan", "exchange", "take"};
 
 enum class Outcome : std::uint8_t {
   unknown,  // the connection ended before the answer: it was done, or will be, or never will be
@@ -75,7 +78,7 @@ struct Operation {
   std::string value;           // to store: as the model has it (values.hpp), a number or "a<id>"; scan: its range
   std::string bytes;           // to store: the same as a client sends it
   std::uint64_t delta = 0;     // increment, decrement
-  std::uint64_t expected = 0;  // cas: the id from an earlier answer
+  std::uint64_t expected = 0;  // cas: the id from an earlier answer; exchange, take: the old item's, of this answer
   std::uint32_t ttl_s = 0;     // 0: never expires
   std::uint32_t flags = 0;     // to store
 
@@ -83,9 +86,10 @@ struct Operation {
   std::uint64_t burst = 0;    // those with one number were asked for together
   std::int64_t called_ns = 0, returned_ns = 0;  // CLOCK_MONOTONIC
   Outcome outcome = Outcome::unknown;
-  std::string read;       // get: the value, as the model has it; increment, decrement: the number; scan: ScanRead
+  std::string read;       // get: the value, as the model has it; exchange, take: the old one; increment, decrement: the
+                          // number; scan: ScanRead
   std::uint64_t cas = 0;  // of the answer; 0: it has none
-  // get: what the answer shows of the item beside its value.
+  // get, exchange, take: what the answer shows of the item that was there beside its value.
   static constexpr std::int64_t not_shown = -2, never_expires = -1;
   std::int64_t read_flags = not_shown;
   std::int64_t left_s = not_shown;  // seconds to live

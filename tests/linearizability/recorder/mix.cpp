@@ -37,10 +37,12 @@ std::vector<Operation> Mix::burst() {
 void Mix::draw_hot(Operation& o, bool numbers) {
   const std::uint64_t dice = random_() % 100;
   o.kind = dice < 38   ? Kind::get
-           : dice < 58 ? Kind::set
+           : dice < 54 ? Kind::set
+           : dice < 58 ? Kind::exchange
            : dice < 66 ? Kind::add
            : dice < 69 ? Kind::replace
-           : dice < 78 ? Kind::remove
+           : dice < 75 ? Kind::remove
+           : dice < 78 ? Kind::take
            : dice < 86 ? Kind::cas
            : dice < 94 ? (numbers ? Kind::increment : Kind::append)
            : dice < 97 ? (numbers ? Kind::decrement : Kind::prepend)
@@ -106,7 +108,8 @@ void Mix::draw_scan(Operation& o) {
 }
 
 void Mix::draw_value(Operation& o, bool number) {
-  const bool stores = o.kind == Kind::set || o.kind == Kind::add || o.kind == Kind::replace || o.kind == Kind::cas;
+  const bool stores = o.kind == Kind::set || o.kind == Kind::add || o.kind == Kind::replace || o.kind == Kind::cas ||
+                      o.kind == Kind::exchange;
   if (stores || o.kind == Kind::append || o.kind == Kind::prepend) {
     const std::uint64_t id = ++values_ * options_.clients + client_;
     // Numbers lie so far apart that increments of one do not come to the next.

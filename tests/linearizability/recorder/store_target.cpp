@@ -1,5 +1,6 @@
 // A store in this process through its public API. Bursts are batches.
 #include <stdexcept>
+#include <utility>
 
 #include "pause.hpp"
 #include "scan_read.hpp"
@@ -22,8 +23,12 @@ Action action_of(Kind kind) {
       return Action::replace;
     case Kind::cas:
       return Action::compare_and_set;
+    case Kind::exchange:
+      return Action::exchange;
     case Kind::remove:
       return Action::remove;
+    case Kind::take:
+      return Action::take;
     case Kind::increment:
       return Action::increment;
     case Kind::decrement:
@@ -44,7 +49,9 @@ Action action_of(Kind kind) {
 Outcome outcome_of(Kind kind, Code code) {
   switch (code) {
     case Code::hit:
-      return kind == Kind::get ? Outcome::hit : kind == Kind::touch ? Outcome::touched : Outcome::number;
+      return kind == Kind::get || kind == Kind::exchange ? Outcome::hit
+             : kind == Kind::touch                       ? Outcome::touched
+                                                         : Outcome::number;
     case Code::miss:
       return Outcome::miss;
     case Code::stored:
@@ -113,10 +120,12 @@ class StoreClient final : public Client {
       o.outcome = outcome_of(o.kind, r.code);
       o.cas = r.cas;
       if (o.outcome == Outcome::number) o.read = std::to_string(r.number);
-      if (o.outcome == Outcome::hit) {
+      const bool hands_over = o.kind != Kind::get && (o.outcome == Outcome::hit || o.kind == Kind::take);
+      if (hands_over) o.expected = std::exchange(o.cas, 0);
+      if (o.outcome == Outcome::hit || (hands_over && o.outcome == Outcome::removed)) {
         pause_.sometimes();
         o.read = value_of(r.value);
-        if (o.kind == Kind::get) o.read_flags = r.flags;
+        o.read_flags = r.flags;
       }
     };
     session_.execute(requests, [&](std::size_t i, const Reply& r) {

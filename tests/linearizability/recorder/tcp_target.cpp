@@ -150,6 +150,7 @@ class TcpClient final : public Client {
         lines_.push_back({.first = i, .count = 0});
       }
       Line line{.first = i, .count = 1, .meta = random_() % 2 == 0};
+      line.meta |= burst[i].kind == Kind::exchange || burst[i].kind == Kind::take;
       if (burst[i].kind == Kind::get && !line.meta) {
         const bool all = random_() % 4 != 0;
         request += random_() % 4 != 0 ? "gets" : "get";
@@ -208,6 +209,8 @@ class TcpClient final : public Client {
         return "mg " + o.key + (random_() % 2 == 0 ? " v c f t\r\n" : " v c f t K\r\n");
       case Kind::remove:
         return "md " + o.key + "\r\n";
+      case Kind::take:
+        return "md " + o.key + " G\r\n";
       case Kind::increment:
       case Kind::decrement:
         return "ma " + o.key + " v c D" + std::to_string(o.delta) + (o.kind == Kind::increment ? " MI\r\n" : " MD\r\n");
@@ -217,6 +220,9 @@ class TcpClient final : public Client {
         return text_request(o);
       case Kind::set:
         mode = "MS";
+        break;
+      case Kind::exchange:
+        mode = "G";
         break;
       case Kind::add:
         mode = "ME";
@@ -291,7 +297,7 @@ class TcpClient final : public Client {
         if (text != "END") take_word(line[0], text, meta);
         return at;
       }
-      // VALUE <key> <flags> <bytes> [<cas>], VA <bytes> c<cas>[ f<flags> t<seconds>][ k<key>]
+      // VALUE <key> <flags> <bytes> [<cas>], VA <bytes> c<cas>[ f<flags> t<seconds>][ k<key>][ G<flags>]
       const std::size_t name_end = text.find(' ', 6);
       const std::string_view rest = value ? text.substr(text.find(' ', name_end + 1) + 1) : text.substr(3);
       std::uint64_t bytes = 0;
@@ -304,7 +310,11 @@ class TcpClient final : public Client {
       Operation& o = line[key++];
       o.read = value_of(std::string_view(received_).substr(at, bytes));
       o.cas = number_after(rest, value ? " "sv : " c"sv);
-      o.outcome = o.kind == Kind::get ? Outcome::hit : Outcome::number;
+      o.outcome = o.kind == Kind::get || o.kind == Kind::exchange ? Outcome::hit
+                  : o.kind == Kind::take                          ? Outcome::removed
+                                                                  : Outcome::number;
+      if (o.kind == Kind::exchange || o.kind == Kind::take)
+        o.read_flags = static_cast<std::int64_t>(number_after(rest, " G"));
       if (o.kind == Kind::get) {
         o.read_flags =
             static_cast<std::int64_t>(value ? number_after(text.substr(name_end), " ") : number_after(rest, " f"));

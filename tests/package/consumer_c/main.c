@@ -69,6 +69,10 @@ static void values(tandem_store* store) {
   CHECK(tandem_set(store, KEY, NULL, 0, 0, 0) == TANDEM_STORED);
   CHECK(tandem_get(store, KEY, &value) == TANDEM_HIT && value.size == 0);
   CHECK(tandem_increment(store, KEY, 1, &number) == TANDEM_NOT_A_NUMBER);
+  CHECK(tandem_exchange(store, KEY, "new", 3, 0, 9, &value) == TANDEM_HIT && value.size == 0 && value.flags == 0);
+  CHECK(tandem_take(store, KEY, &value) == TANDEM_REMOVED && is_value(&value, "new") && value.flags == 9);
+  CHECK(tandem_take(store, KEY, &value) == TANDEM_MISS && is_value(&value, "new"));
+  CHECK(tandem_exchange(store, KEY, "1", 1, 0, 0, NULL) == TANDEM_STORED);
   CHECK(tandem_remove(store, KEY) == TANDEM_REMOVED);
   CHECK(tandem_remove(store, KEY) == TANDEM_MISS);
   CHECK(tandem_get(store, NULL, 0, &value) == TANDEM_BAD_KEY);
