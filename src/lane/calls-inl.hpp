@@ -20,13 +20,12 @@ TD_INLINE bool take(const State&, Strip& strip, std::string_view key) noexcept {
 }
 
 TD_INLINE bool take(const State& s, Strip& strip, const Request& request) noexcept {
-  if (TD_UNLIKELY(!is_key(request.key))) return false;
+  if (TD_UNLIKELY(!is_key(request.key) || !CallLane::takes(request))) return false;
   if (TD_LIKELY(request.action == Action::get)) {
-    if (TD_UNLIKELY(request.key_check != KeyCheck::store)) return false;
     note_key(strip, request.key, kind::get);
     return true;
   }
-  if (TD_UNLIKELY(request.action != Action::set || request.value.size() > s.item_bytes_max)) return false;
+  if (TD_UNLIKELY(request.value.size() > s.item_bytes_max)) return false;
   const std::uint32_t i = strip.count;
   const char* const value = request.value.data() != nullptr ? request.value.data() : "";
   strip.set[i] = {value, static_cast<std::uint32_t>(request.value.size()), request.flags,

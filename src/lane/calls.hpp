@@ -28,8 +28,6 @@ using ReplyVisitor = void (*)(void* visitor, std::size_t first, std::span<const 
 // One per session. Thread safety: one thread at a time, that of the context.
 class CallLane {
  public:
-  // Fewer requests are answered faster one by one.
-  static constexpr std::size_t requests_min = 4;
   // Bounds an epoch: retired memory of all threads waits for its end, and expiry is judged by the second it began in.
   static constexpr std::size_t epoch_requests_max = 4096;
 
@@ -38,6 +36,12 @@ class CallLane {
   ~CallLane();
   CallLane(const CallLane&) = delete;
   CallLane& operator=(const CallLane&) = delete;
+
+  // Whether the lane takes a request of this form.
+  static bool takes(const Request& request) noexcept {
+    return request.action == Action::get ? request.key_check == KeyCheck::store : request.action == Action::set;
+  }
+  static bool takes(std::string_view) noexcept { return true; }
 
   // As Lane::may_run().
   bool may_run() const noexcept;

@@ -27,13 +27,14 @@ struct Avx2Kernel : ScalarKernel {
     const __m128i v = _mm_loadu_si128(reinterpret_cast<const __m128i*>(key));
     _mm_store_si128(reinterpret_cast<__m128i*>(to), _mm_and_si128(v, _mm_load_si128(mask)));
   }
-  TD_INLINE static void hash(Strip& strip, std::uint64_t seed) noexcept {
+  TD_INLINE static void hash(Strip& strip, std::uint64_t seed) noexcept { hash_first(strip, strip_queries, seed); }
+  TD_INLINE static void hash_first(Strip& strip, std::uint32_t count, std::uint64_t seed) noexcept {
     const __m128i seeds = _mm_set1_epi64x(static_cast<long long>(seed));
     const auto round_key = [&](int i) {
       return _mm_xor_si128(seeds, _mm_loadu_si128(reinterpret_cast<const __m128i*>(short_hash::rounds[i])));
     };
     const __m128i k0 = round_key(0), k1 = round_key(1), k2 = round_key(2), k3 = round_key(3);
-    for (std::uint32_t i = 0; i < strip_queries; ++i) {
+    for (std::uint32_t i = 0; i < count; ++i) {
       __m128i s = _mm_xor_si128(_mm_load_si128(reinterpret_cast<const __m128i*>(strip.key16[i])), k0);
       s = _mm_aesenc_si128(s, _mm_xor_si128(k1, _mm_cvtsi64_si128(info::key_bytes(strip.info[i]))));
       s = _mm_aesenc_si128(_mm_aesenc_si128(s, k2), k3);

@@ -43,8 +43,10 @@ struct ScalarKernel {
     std::memcpy(to, &k, sizeof k);
   }
   // Fingerprints of the strip's short keys; those of long keys are left undefined.
-  TD_INLINE static void hash(Strip& strip, std::uint64_t seed) noexcept {
-    for (std::uint32_t i = 0; i < strip_queries; ++i) {
+  TD_INLINE static void hash(Strip& strip, std::uint64_t seed) noexcept { hash_first(strip, strip_queries, seed); }
+  // The same of the first `count` queries.
+  TD_INLINE static void hash_first(Strip& strip, std::uint32_t count, std::uint64_t seed) noexcept {
+    for (std::uint32_t i = 0; i < count; ++i) {
       ShortKey k;
       std::memcpy(&k, strip.key16[i], sizeof k);
       strip.fingerprint[i] = split_hash(short_hash_of(k, info::key_bytes(strip.info[i]), seed));

@@ -439,75 +439,9 @@ TD_INLINE void answer(State& s, Strip& strip) {
   if constexpr (M.timed) s.laps->lap(Task::write_response);
 }
 
-// --- the schedule
+// --- runs
 
-// The output or the epoch is full: ends the run before the first unanswered query of strip `k` and later ones. False:
-// all parsed queries are answered.
-TD_NOINLINE inline bool leave_before(State& s, std::uint32_t k) noexcept {
-  for (const std::uint32_t end = k + s.hashed_ahead + 1; k != end; ++k) {
-    const Strip& strip = s.ring_begin[k & s.ring_mask];
-    for (std::uint32_t i = 0; i < strip.count; ++i) {
-      if (s.segments[strip.segment(i)].stopped) continue;
-      leave(s, strip, i);
-      return true;
-    }
-    if (strip.count != strip_queries) break;
-  }
-  return false;
-}
-
-// Takes strips through the stages. take(strip) fills an empty strip; one that is not full is the last. answer(strip, k)
-// answers strip k; false ends the run.
-template <Mode M, class Take, class Answer>
-TD_INLINE void run_strips(State& s, Take take, Answer answer) {
-  Strip* const ring = M.defers ? s.ring_begin : s.ring.data();
-  const std::uint32_t mask = M.defers ? s.ring_mask : State::ring_strips - 1, delay = M.defers ? s.delay : 0;
-  for (std::uint32_t i = 0; i <= mask; ++i) ring[i].count = ring[i].overwrites = ring[i].overwritten = 0;
-  s.retired_bytes = 0;
-  static_assert(State::ring_strips > of_table.answer && State::ring_strips > of_leaves.answer &&
-                State::ring_strips > of_sets.answer);
-  const Schedule turns = schedule_of(s).after(delay);
-  s.hashed_ahead = turns.answer - 1;
-  TD_DEBUG_ASSERT(turns.answer <= mask);
-  std::uint32_t last = ~std::uint32_t{0};
-  for (std::uint32_t k = 0; k <= last + turns.answer || last == ~std::uint32_t{0}; ++k) {
-    // opaque() keeps the compiler from computing a strip's address again for each column.
-    const auto strip = [ring, wrap = mask](std::uint32_t number) -> Strip& { return *opaque(&ring[number & wrap]); };
-    Strip& taken = strip(k);
-    taken.count = taken.added = 0;
-    taken.located = 0;
-    if constexpr (M.defers) taken.overwrites = taken.overwritten = 0;
-    if (TD_LIKELY(last == ~std::uint32_t{0})) {
-      take(taken);
-      if (taken.count != strip_queries) last = k;
-    }
-    Strip& hashed = strip(k - 1);
-    if (TD_LIKELY(hashed.count != 0) && (M.defers || TD_LIKELY(hashed.located != all_located))) {
-      hash(s, hashed);
-      if constexpr (M.defers) link_sets(s, hashed, k - 1);
-      if (delay == 0) locate(s, hashed);
-    }
-    if (delay != 0) {
-      if (Strip& delayed = strip(k - 1 - delay); delayed.count != 0) locate(s, delayed);
-    }
-    if (TD_UNLIKELY(s.cells_in == CellsIn::leaf)) {
-      find_children(strip(k - turns.children));
-      if (Strip& found = strip(k - turns.leaves); TD_LIKELY(found.count != 0)) find_leaves(s, found);
-    }
-    Strip& searched = strip(k - turns.first);
-    searched.left = 0;
-    Strip& answered = strip(k - turns.answer);
-    if (TD_LIKELY(searched.count != 0) && TD_LIKELY(searched.located != all_located))
-      search_first<M.defers>(s, searched);
-    search_second(s, strip(k - turns.second));
-    if (Strip& next = strip(k - turns.answer + 1); TD_UNLIKELY(s.tree != nullptr) && next.sets != 0)
-      prefetch_leaves_of_new(s, next);
-    if (searched.sets != 0 && TD_UNLIKELY(announces(s))) prefetch_stripes(s, searched, M.defers);
-    if constexpr (M.timed) s.laps->lap(Task::search);
-    if (TD_LIKELY(answered.count != 0) && TD_UNLIKELY(!answer(answered, k - turns.answer))) return;
-    if (M.defers && answered.overwrites != 0) execute_deferred_before(s, answered);
-  }
-}
+#include "lane/turns-inl.hpp"
 
 template <Mode M>
 TD_NOINLINE inline void run_as(State& s) {

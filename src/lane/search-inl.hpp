@@ -21,12 +21,13 @@ TD_INLINE const Item* item_at(const char* items, Cell c) noexcept {
 
 // --- a set-associative index
 
+TD_INLINE void find_set(const State& s, Strip& strip, std::uint32_t i) noexcept {
+  const EntrySet<set_ways>* const set = s.sets_view.of(strip.fingerprint[i]);
+  strip.entries[i] = set;
+  prefetch_read(set);
+}
 TD_NOINLINE inline void find_sets(const State& s, Strip& strip) noexcept {
-  for_each_query([&](std::uint32_t i) TD_INLINE_LAMBDA {
-    const EntrySet<set_ways>* const set = s.sets_view.of(strip.fingerprint[i]);
-    strip.entries[i] = set;
-    prefetch_read(set);
-  });
+  for_each_query([&](std::uint32_t i) TD_INLINE_LAMBDA { find_set(s, strip, i); });
 }
 
 // Strip::left are then the queries for which a way's tag matches; the first such entry is prefetched.
@@ -139,14 +140,15 @@ TD_NOINLINE inline void prefetch_leaves_of_new(const State& s, Strip& strip) noe
 
 // --- all kinds
 
+TD_NOINLINE inline void hash_long_keys(const State& s, Strip& strip) noexcept {
+  for (std::uint32_t i = 0; i < strip.count; ++i) {
+    const std::string_view key = strip.key_of(i);
+    if (key.size() > short_key_bytes_max) strip.fingerprint[i] = long_fingerprint_of(key.data(), key.size(), s.seed);
+  }
+}
 TD_INLINE void hash(const State& s, Strip& strip) noexcept {
   K::hash(strip, s.seed);
-  if (TD_UNLIKELY(strip.has_long_key)) {
-    for (std::uint32_t i = 0; i < strip.count; ++i) {
-      const std::string_view key = strip.key_of(i);
-      if (key.size() > short_key_bytes_max) strip.fingerprint[i] = long_fingerprint_of(key.data(), key.size(), s.seed);
-    }
-  }
+  if (TD_UNLIKELY(strip.has_long_key)) hash_long_keys(s, strip);
 }
 
 // Finds and fetches where the keys' cells are, or the first node on the way there.
@@ -200,38 +202,60 @@ TD_INLINE void search_first(const State& s, Strip& strip) noexcept {
   if (TD_UNLIKELY(s.more_lines != 0)) prefetch_more(s, strip);
 }
 
-// The candidate in the second bucket.
-TD_INLINE const Item* search_bucket(const State& s, const Strip& strip, std::uint32_t i) noexcept {
-  const std::uint32_t signature = strip.fingerprint[i].signature;
-  const Cell c = K::cell_of(strip.second[i], signature);
+// The candidate in one of the key's buckets.
+TD_INLINE const Item* search_bucket(const State& s, const Bucket* bucket, std::uint32_t signature) noexcept {
+  const Cell c = K::cell_of(bucket, signature);
   return c.signature() == signature ? item_at(s.items, c) : &no_item.header;
 }
 
 TD_INLINE void search_second(const State& s, Strip& strip) noexcept {
   for (std::uint32_t left = strip.left & ((1u << strip.count) - 1); left != 0; left &= left - 1) {
     const auto i = static_cast<std::uint32_t>(std::countr_zero(left));
-    const Item* const item =
-        TD_UNLIKELY(s.cells_in == CellsIn::set) ? search_entries(s, strip, i) : search_bucket(s, strip, i);
+    const Item* const item = TD_UNLIKELY(s.cells_in == CellsIn::set)
+                                 ? search_entries(s, strip, i)
+                                 : search_bucket(s, strip.second[i], strip.fingerprint[i].signature);
     strip.item[i] = item;
     for (std::uint32_t more = 0; more <= s.more_lines; ++more) prefetch_read(item->bytes() + more * cache_line_bytes);
   }
   strip.left = 0;
 }
 
-// --- when
-
-// Turns from a strip's parsing to its other stages; it is hashed one turn later.
-struct Schedule {
-  std::uint32_t children, leaves, first, second, answer;
-
-  constexpr Schedule after(std::uint32_t turns) const noexcept {
-    return {children + turns, leaves + turns, first + turns, second + turns, answer + turns};
+// All stages of a strip behind which no other comes, so that nothing is worth waiting for. Leaves columns behind its
+// count alone, whose buckets are other queries'.
+TD_NOINLINE inline void search_alone(const State& s, Strip& strip) noexcept {
+  const std::uint32_t todo = ((1u << strip.count) - 1) & ~strip.located;
+  const auto each = [todo](auto f) TD_INLINE_LAMBDA {
+    for (std::uint32_t left = todo; left != 0; left &= left - 1) f(static_cast<std::uint32_t>(std::countr_zero(left)));
+  };
+  if (TD_UNLIKELY(todo == 0)) return;
+  K::hash_first(strip, strip.count, s.seed);
+  if (TD_UNLIKELY(strip.has_long_key)) hash_long_keys(s, strip);
+  strip.left = todo;
+  if (TD_UNLIKELY(s.cells_in == CellsIn::set)) {
+    each([&](std::uint32_t i) TD_INLINE_LAMBDA { find_set(s, strip, i); });
+    return search_second(s, strip);
   }
-};
-// A hit in a table is mostly found by the first search, so its item has two turns to arrive.
-inline constexpr Schedule of_table{0, 0, 2, 3, 4}, of_leaves{2, 3, 4, 5, 6};
-// A set's entries are all found by the second search.
-inline constexpr Schedule of_sets{0, 0, 3, 5, 7};
-TD_INLINE const Schedule& schedule_of(const State& s) noexcept {
-  return TD_LIKELY(s.cells_in == CellsIn::table) ? of_table : s.cells_in == CellsIn::leaf ? of_leaves : of_sets;
+  if (TD_LIKELY(s.cells_in == CellsIn::table)) {
+    each([&](std::uint32_t i) TD_INLINE_LAMBDA {
+      const Fingerprint f = strip.fingerprint[i];
+      strip.first[i] = s.view.buckets + s.view.first(f);
+      strip.second[i] = s.view.buckets + s.view.second(f);
+      prefetch_read(strip.first[i]);
+    });
+  } else {
+    descend(s, strip);
+    find_children(strip);
+    find_leaves(s, strip);
+  }
+  each([&](std::uint32_t i) TD_INLINE_LAMBDA {
+    const Item* const item = search_bucket(s, strip.first[i], strip.fingerprint[i].signature);
+    const bool found = item != &no_item.header;
+    strip.item[i] = item;
+    strip.left ^= (found ? 1u : 0u) << i;
+    prefetch_read(found ? item->bytes() : reinterpret_cast<const char*>(strip.second[i]));
+  });
+  search_second(s, strip);
+  if (TD_LIKELY(strip.sets == 0)) return;
+  if (TD_UNLIKELY(s.tree != nullptr)) prefetch_leaves_of_new(s, strip);
+  if (TD_UNLIKELY(announces(s))) prefetch_stripes(s, strip, false);
 }

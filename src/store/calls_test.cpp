@@ -1,5 +1,5 @@
-// Batch calls of the embedded store through the lane (lane/calls.hpp): the same requests one after the other, which
-// take the general path, come to the same replies.
+// Calls of the embedded store through the lane (lane/calls.hpp): in batches and one by one, which it answers without
+// its ring, they come to the replies of the general path, which a store beside a device takes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -86,26 +86,24 @@ class Calls : public testing::TestWithParam<const lane::Ops*> {
   std::optional<WithLanes> lanes_;
 };
 
-void expect_alike(unsigned plain_percent, const Options& options) {
-  Store batched(options), single(options);
-  Tape tape(plain_percent);
-  std::vector<Request> requests;
-  for (int round = 0; round < 300; ++round) {
-    requests.clear();
-    const std::size_t count = 1 + tape.below(round % 10 == 0 ? 1500 : 60);
-    for (std::size_t i = 0; i < count; ++i) requests.push_back(tape.next(plain_percent));
-    std::vector<Answer> got, wanted;
-    batched.execute(requests, [&](std::size_t i, const Reply& r) { append(got, i, r); });
-    for (std::size_t i = 0; i < count; ++i)
-      single.execute({&requests[i], 1}, [&](std::size_t, const Reply& r) { append(wanted, i, r); });
-    ASSERT_EQ(got.size(), count);
-    for (std::size_t i = 0; i < count; ++i)
-      ASSERT_TRUE(got[i] == wanted[i]) << "round " << round << ", request " << i << ": action "
-                                       << static_cast<int>(requests[i].action) << ", code "
-                                       << static_cast<int>(got[i].code) << " and " << static_cast<int>(wanted[i].code)
-                                       << ", cas " << got[i].cas << " and " << wanted[i].cas;
-  }
-  const Stats a = batched.stats(), b = single.stats();
+// Of a store whose calls never take the lane.
+Options general(Options o) {
+  o.gpus = 1;
+  o.gpu = "sim";
+  return o;
+}
+
+void expect_alike(std::string_view how, const std::vector<Request>& requests, const std::vector<Answer>& got,
+                  const std::vector<Answer>& wanted) {
+  ASSERT_EQ(got.size(), wanted.size());
+  for (std::size_t i = 0; i < got.size(); ++i)
+    ASSERT_TRUE(got[i] == wanted[i]) << how << ", request " << i << ": action " << static_cast<int>(requests[i].action)
+                                     << ", code " << static_cast<int>(got[i].code) << " and "
+                                     << static_cast<int>(wanted[i].code) << ", cas " << got[i].cas << " and "
+                                     << wanted[i].cas;
+}
+
+void expect_alike(const Stats& a, const Stats& b) {
   EXPECT_EQ(a.items, b.items);
   EXPECT_EQ(a.gets, b.gets);
   EXPECT_EQ(a.hits, b.hits);
@@ -113,21 +111,46 @@ void expect_alike(unsigned plain_percent, const Options& options) {
   EXPECT_EQ(a.stores, b.stores);
 }
 
-TEST_P(Calls, PlainOnesAreAnsweredAsOneByOne) { expect_alike(100, small()); }
-TEST_P(Calls, MixedOnesAreAnsweredAsOneByOne) { expect_alike(80, small()); }
-TEST_P(Calls, OddOnesAreAnsweredAsOneByOne) { expect_alike(20, small()); }
+void expect_alike(unsigned plain_percent, const Options& options) {
+  Store batched(options), single(options), apart(general(options));
+  Tape tape(plain_percent);
+  std::vector<Request> requests;
+  for (int round = 0; round < 300; ++round) {
+    requests.clear();
+    const std::size_t count = 1 + tape.below(round % 10 == 0 ? 1500 : 60);
+    for (std::size_t i = 0; i < count; ++i) requests.push_back(tape.next(plain_percent));
+    std::vector<Answer> in_batch, one_by_one, wanted;
+    batched.execute(requests, [&](std::size_t i, const Reply& r) { append(in_batch, i, r); });
+    for (std::size_t i = 0; i < count; ++i)
+      single.execute({&requests[i], 1}, [&](std::size_t, const Reply& r) { append(one_by_one, i, r); });
+    apart.execute(requests, [&](std::size_t i, const Reply& r) { append(wanted, i, r); });
+    ASSERT_EQ(wanted.size(), count);
+    ASSERT_NO_FATAL_FAILURE(expect_alike("in a batch", requests, in_batch, wanted));
+    ASSERT_NO_FATAL_FAILURE(expect_alike("one by one", requests, one_by_one, wanted));
+  }
+  expect_alike(batched.stats(), apart.stats());
+  expect_alike(single.stats(), apart.stats());
+}
 
-TEST_P(Calls, GetsOfKeysAreAnsweredAsOneByOne) {
-  Store store(small());
+TEST_P(Calls, PlainOnesAreAnsweredAsByTheGeneralPath) { expect_alike(100, small()); }
+TEST_P(Calls, MixedOnesAreAnsweredAsByTheGeneralPath) { expect_alike(80, small()); }
+TEST_P(Calls, OddOnesAreAnsweredAsByTheGeneralPath) { expect_alike(20, small()); }
+
+TEST_P(Calls, GetsOfKeysAreAnsweredAsByTheGeneralPath) {
+  Store store(small()), apart(general(small()));
   Tape tape(3);
-  for (std::size_t i = 0; i < 60; i += 2) store.set(tape.keys()[i], "value " + std::to_string(i), {.flags = 7});
+  for (Store* const s : {&store, &apart}) {
+    for (std::size_t i = 0; i < 60; i += 2) s->set(tape.keys()[i], "value " + std::to_string(i), {.flags = 7});
+  }
   std::vector<std::string_view> keys;
   for (int i = 0; i < 2000; ++i) keys.emplace_back(tape.keys()[tape.below(tape.keys().size())]);
-  std::vector<Answer> got, wanted;
-  store.get_batch(keys, [&](std::size_t i, const Reply& r) { append(got, i, r); });
+  std::vector<Answer> in_batch, one_by_one, wanted;
+  store.get_batch(keys, [&](std::size_t i, const Reply& r) { append(in_batch, i, r); });
   for (std::size_t i = 0; i < keys.size(); ++i)
-    store.get_batch({&keys[i], 1}, [&](std::size_t, const Reply& r) { append(wanted, i, r); });
-  EXPECT_EQ(got, wanted);
+    store.get_batch({&keys[i], 1}, [&](std::size_t, const Reply& r) { append(one_by_one, i, r); });
+  apart.get_batch(keys, [&](std::size_t i, const Reply& r) { append(wanted, i, r); });
+  EXPECT_EQ(in_batch, wanted);
+  EXPECT_EQ(one_by_one, wanted);
 }
 
 // What flush_all and the clock make of items is the general path's to do.

@@ -1,9 +1,7 @@
-// What a query costs in the lane, of each form and with each set of instructions: ns, and on x86-64 instructions,
-// which are counted by single steps, as not every machine lets its counters be read.
+// What a query costs in the lane, of each form and with each set of instructions: ns, and on x86-64 instructions.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-#include <csignal>
 #include <memory>
 #include <random>
 #include <string>
@@ -13,6 +11,7 @@
 #include "codec/packet_builder.hpp"
 #include "lane/state.hpp"
 #include "store/lane_harness.hpp"
+#include "store/steps.hpp"
 
 namespace tandem {
 namespace {
@@ -125,24 +124,6 @@ class Fixture {
 };
 
 #if defined(__x86_64__)
-// By signal: the trap flag is set.
-std::uint64_t steps_taken = 0;
-void take_step(int /*signal*/) { ++steps_taken; }
-
-template <class F>
-std::uint64_t steps_of(F f) {
-  struct sigaction action{};
-  action.sa_handler = take_step;
-  sigaction(SIGTRAP, &action, nullptr);
-  steps_taken = 0;
-  __asm__ volatile("leaq -128(%%rsp), %%rsp\n\tpushfq\n\torq $0x100, (%%rsp)\n\tpopfq\n\tleaq 128(%%rsp), %%rsp" ::
-                       : "memory", "cc");
-  f();
-  __asm__ volatile("leaq -128(%%rsp), %%rsp\n\tpushfq\n\tandq $-257, (%%rsp)\n\tpopfq\n\tleaq 128(%%rsp), %%rsp" ::
-                       : "memory", "cc");
-  return steps_taken;
-}
-
 // Of a query, without what a run costs by itself: the difference of two runs' parts. Runs whose tasks are timed are
 // left out.
 double instructions_of(Fixture& fixture) {

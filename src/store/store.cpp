@@ -321,7 +321,7 @@ struct Session::Impl final : ResponseWriter {
   template <class From>
   std::size_t run_lane(std::span<const From> from, std::size_t done) noexcept {
     general_queries = batch_queries;
-    if (from.size() - done < CallLane::requests_min || runner->has_devices() || !lane.may_run()) return done;
+    if (done == from.size() || runner->has_devices() || !CallLane::takes(from[done]) || !lane.may_run()) return done;
     const std::size_t taken = lane.run(from.subspan(done), done, visit, visitor);
     // Where the lane seldom stops, it is soon back.
     constexpr std::size_t seldom = 64, few = 2 * strip_queries_max;
