@@ -56,7 +56,7 @@ def test_exchange(store: tandem.Store) -> None:
     assert store.exchange("a", bytearray(b""), 100) == b"1"
     assert store.exchange("a", bytes(300_000)) == b""
     with pytest.raises(tandem.TooLarge):
-        store.exchange("a", bytes(20 << 20))
+        store.exchange("a", bytes(40 << 20))
     assert store.pop("a") == bytes(300_000)
     store.exchange("a", b"1", flags=7)
     item = store.gets("a")

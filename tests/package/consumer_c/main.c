@@ -112,7 +112,7 @@ static void batches(tandem_store* store) {
   CHECK(tandem_execute(store, requests, count, see, &seen) == TANDEM_HIT);
   CHECK(seen.count == count && seen.bytes == (size_t)5 * count && seen.codes[0] == TANDEM_HIT);
 
-  requests[1].action = 12;
+  requests[1].action = TANDEM_TAKE + 1;
   memset(&seen, 0, sizeof seen);
   CHECK(tandem_execute(store, requests, 2, see, &seen) == TANDEM_BAD_REQUEST && seen.count == 0);
   CHECK(tandem_execute(store, NULL, 0, see, &seen) == TANDEM_HIT && seen.count == 0);
