@@ -8,6 +8,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/large_copy.hpp"
 #include "store/c_store.hpp"
 
 namespace tandem {
@@ -84,7 +85,7 @@ tandem_code tandem_get_into(tandem_store* store, const char* key, size_t key_byt
       if (r.value.size() > capacity) {
         code = TANDEM_TOO_LARGE;
       } else if (!r.value.empty()) {
-        std::memcpy(out, r.value.data(), r.value.size());
+        copy_from_heap(static_cast<char*>(out), r.value.data(), r.value.size());
       }
       if (reply == nullptr) return;
       *reply = {.code = code,
@@ -110,7 +111,7 @@ tandem_code tandem_get_rows(tandem_store* store, const tandem_keys* keys, void* 
       std::uint8_t seen = 0;
       if (reply.code == Code::hit) {
         seen = reply.value.size() == value_bytes ? 1 : 2;
-        if (seen == 1 && value_bytes != 0) std::memcpy(to.at(first + i), reply.value.data(), value_bytes);
+        if (seen == 1 && value_bytes != 0) copy_from_heap(to.at(first + i), reply.value.data(), value_bytes);
         copied += seen == 1;
       }
       if (found != nullptr) found[first + i] = seen;

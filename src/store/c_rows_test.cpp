@@ -9,6 +9,7 @@
 #include <cstring>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -207,6 +208,35 @@ TEST_F(CRows, ReadIntoTakesWhatFits) {
   EXPECT_STREQ(out, "value--");
   EXPECT_EQ(tandem_get_into(store, "none", 4, out, sizeof out, &reply), TANDEM_MISS);
   EXPECT_EQ(tandem_get_into(store, nullptr, 0, out, sizeof out, &reply), TANDEM_BAD_KEY);
+}
+
+TEST_F(CRows, LargeValuesAreCopiedWhole) {
+  reopen([](tandem_options& o) {
+    o.memory_bytes = std::uint64_t{64} << 20;
+    o.item_bytes_max = std::uint64_t{4} << 20;
+  });
+  const std::uint64_t key = 7;
+  const auto* const name = reinterpret_cast<const char*>(&key);
+  for (const std::size_t bytes : {(512u << 10) - 1, 512u << 10, 1u << 20, 3'000'001u}) {
+    std::string value(bytes, '\0');
+    for (std::size_t i = 0; i < bytes; ++i) value[i] = static_cast<char>((i * 2'654'435'761u) >> 16);
+    ASSERT_EQ(tandem_set(store, name, sizeof key, value.data(), bytes, 0, 0), TANDEM_STORED);
+    tandem_value got{};
+    ASSERT_EQ(tandem_get(store, name, sizeof key, &got), TANDEM_HIT);
+    EXPECT_TRUE(std::string_view(got.bytes, got.size) == value) << bytes;
+    tandem_value_free(&got);
+    std::string out(bytes + 64, 'e');
+    tandem_reply reply;
+    ASSERT_EQ(tandem_get_into(store, name, sizeof key, out.data(), bytes, &reply), TANDEM_HIT);
+    EXPECT_TRUE(out == value + std::string(64, 'e')) << bytes;
+    out.assign(bytes + 64, 'e');
+    const tandem_keys keys{name, sizeof key, sizeof key, 1};
+    std::size_t hits = 0;
+    ASSERT_EQ(tandem_get_rows(store, &keys, out.data(), bytes, static_cast<std::ptrdiff_t>(bytes), nullptr, &hits),
+              TANDEM_HIT);
+    EXPECT_EQ(hits, 1u);
+    EXPECT_TRUE(out == value + std::string(64, 'e')) << bytes;
+  }
 }
 
 TEST_F(CRows, ARemovalMayAskForTheItemThatWasRead) {

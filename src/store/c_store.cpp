@@ -17,6 +17,7 @@
 #include <system_error>
 #include <vector>
 
+#include "base/large_copy.hpp"
 #include "heap/memory_file.hpp"
 #include "index/scan.hpp"
 
@@ -221,7 +222,7 @@ tandem_code run_for_value(tandem_store* store, const Request& request, tandem_va
       value->bytes = static_cast<char*>(bytes);
       value->capacity = capacity;
     }
-    if (!reply.value.empty()) std::memcpy(value->bytes, reply.value.data(), reply.value.size());
+    if (!reply.value.empty()) copy_from_heap(value->bytes, reply.value.data(), reply.value.size());
     value->size = reply.value.size();
     value->cas = reply.cas;
     value->flags = reply.flags;

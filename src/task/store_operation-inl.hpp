@@ -1,7 +1,6 @@
 // store: set, add, replace, cas and ms. In place where possible, else as a new item beside the old one.
 #pragma once
-#include <cstring>
-
+#include "base/large_copy.hpp"
 #include "task/key_compare.hpp"
 #include "task/operation-inl.hpp"
 
@@ -76,7 +75,7 @@ bool fill_slot(const Operation<I>& op) noexcept {
   if (q.has(option::prefilled)) return true;
   Item* const item = op.heap().format(op.slot(), q.key_view(), q.client_flags, q.value_bytes, q.expiry_s,
                                       op.strip.now_s, q.has(option::binary_key));
-  if (TD_LIKELY(q.value_bytes != 0)) std::memcpy(item->value(), q.value, q.value_bytes);  // it may have no address
+  if (TD_LIKELY(q.value_bytes != 0)) copy_to_heap(item->value(), q.value, q.value_bytes);  // it may have no address
   return true;
 }
 
