@@ -299,6 +299,26 @@ TEST(LargeValues, PipelinedBehindReads) {
   sender.join();
 }
 
+// Each value's command arrives with the end of the one before, in pieces of any size.
+TEST(LargeValues, PipelinedBehindEachOther) {
+  TestServer s(any_port(1));
+  Client c(s.port());
+  std::string requests, expected;
+  unsigned seed = 0;
+  for (const std::size_t bytes : {8'193u, 16'384u, 20'000u, 9'000u, 300'000u, 600'000u, 17'000u, 100u, 40'000u}) {
+    const std::string value = pattern(bytes, ++seed);
+    requests += "set v 0 0 " + std::to_string(bytes) + "\r\n" + value + "\r\nmn\r\nget v\r\n";
+    expected += "STORED\r\nMN\r\n" + value_reply("v", value) + "END\r\n";
+  }
+  for (const std::size_t piece : {requests.size(), std::size_t{70'000}, std::size_t{1'500}}) {
+    std::thread sender([&] {
+      for (std::size_t at = 0; at < requests.size(); at += piece) c.send(requests.substr(at, piece));
+    });
+    EXPECT_TRUE(c.read(expected.size()) == expected) << piece;
+    sender.join();
+  }
+}
+
 TEST(LargeValues, AbandonedOnesLeaveNothing) {
   TestServer s(any_port(2), small_engine(64));
   Client other(s.port());

@@ -30,6 +30,9 @@ inline constexpr std::size_t output_bytes_kept = 1024 * 1024;
 // --- per connection
 // Bytes received at a time: one connection's share of a pass.
 inline constexpr std::size_t receive_bytes_max = 16 * 1024;
+// The same behind a value that was received into its slot. Clients that send such values send more of them: of the next
+// one little more than its command is received beside its slot, and copied there.
+inline constexpr std::size_t receive_command_bytes_max = 1024;
 // Kept input from this size on is a long line: it is received into its own buffer and counts towards kept_bytes_total.
 inline constexpr std::size_t long_input_bytes = 64 * 1024;
 // Of a large value, received straight into its slot.

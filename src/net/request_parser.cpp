@@ -84,6 +84,7 @@ bool RequestParser::begin_large(Connection& c) {
   std::memcpy(value, entry.rest, bytes);
   entry.rest += bytes;
   c.fill = std::make_unique<Fill>(Fill{location, value, large.value_bytes, bytes, large.line_end_bytes});
+  c.after_large = true;
   c.state.store(ConnectionState::filling, std::memory_order_relaxed);
   // Until now it may have waited for its turn; from now on it waits for its client.
   connections_.touch(c);

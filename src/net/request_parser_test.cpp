@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
+#include "net/socket_reader.hpp"
 #include "net/worker_parts_fixture.hpp"
 
 namespace tandem::net::parts_test {
@@ -106,6 +108,32 @@ TEST_F(Parsing, ALargeValueGetsASlotOrIsRefused) {
   while (client.connection.is_blocked() && !sender.drain(client.connection)) all += receive(client.socket);
   all += receive(client.socket);
   EXPECT_TRUE(all == "STORED\r\n" + hit("v", value) + "END\r\n") << all.size();
+}
+
+// Another large value probably follows: of its bytes few are received beside its slot.
+TEST_F(Parsing, BehindALargeValueLittleMoreThanACommandIsReceived) {
+  const Client client = connect();
+  Connection& c = client.connection;
+  SocketReader reader(worker, connections);
+  const std::string input = "set v 0 0 4000\r\n" + std::string(4000, 'v') + "\r\n";
+  std::vector<char> to(receive_bytes_max);
+  const auto receive_once = [&] {
+    EXPECT_EQ(send(client.socket.get(), input.data(), input.size(), 0), static_cast<ssize_t>(input.size()));
+    c.readable = true;
+    return reader.receive(c, to.data());
+  };
+  EXPECT_EQ(receive_once(), input.size());
+  EXPECT_FALSE(c.readable);
+
+  parse(c, "set v 0 0 1000000\r\nv");
+  ASSERT_NE(c.fill, nullptr);
+  EXPECT_EQ(receive_once(), receive_command_bytes_max);
+  EXPECT_TRUE(c.readable);
+  EXPECT_EQ(reader.receive(c, to.data()), input.size() - receive_command_bytes_max);
+  EXPECT_FALSE(c.readable);
+  c.readable = true;
+  EXPECT_EQ(reader.receive(c, to.data()), 0u);
+  EXPECT_FALSE(c.is_closed());
 }
 
 }  // namespace

@@ -32,9 +32,11 @@ bool SocketReader::received(Connection& c, std::ptrdiff_t bytes) noexcept {
 std::size_t SocketReader::receive(Connection& c, char* to) noexcept {
   const Meter::Timed timed(worker_.meter, Task::receive);
   if (TD_UNLIKELY(c.tls != nullptr)) return receive_tls(c, to);
-  const std::ptrdiff_t bytes = receive_bytes(c.fd, to, receive_bytes_max);
+  const std::size_t wanted = TD_UNLIKELY(c.after_large) ? receive_command_bytes_max : receive_bytes_max;
+  const std::ptrdiff_t bytes = receive_bytes(c.fd, to, wanted);
   if (!received(c, bytes)) return 0;
-  if (TD_LIKELY(static_cast<std::size_t>(bytes) < receive_bytes_max)) c.readable = c.ended;
+  c.after_large = false;
+  if (TD_LIKELY(static_cast<std::size_t>(bytes) < wanted)) c.readable = c.ended;
   return static_cast<std::size_t>(bytes);
 }
 
@@ -43,13 +45,13 @@ std::size_t SocketReader::receive_value(Connection& c, char* to) noexcept {
   Fill& fill = *c.fill;
   const std::uint64_t missing = fill.value_bytes - fill.received_bytes;
   const auto wanted = static_cast<std::size_t>(std::min<std::uint64_t>(missing, receive_value_bytes_max));
-  iovec parts[2] = {{fill.value + fill.received_bytes, wanted}, {to, receive_bytes_max}};
+  iovec parts[2] = {{fill.value + fill.received_bytes, wanted}, {to, receive_command_bytes_max}};
   const std::ptrdiff_t bytes = readv(c.fd, parts, wanted == missing ? 2 : 1);
   if (TD_UNLIKELY(bytes < 0) && errno == EFAULT) touch_pages(parts, 1);
   if (!received(c, bytes)) return 0;
   const auto got = static_cast<std::size_t>(bytes);
   fill.received_bytes += std::min(got, wanted);
-  if (got < (wanted == missing ? wanted + receive_bytes_max : wanted)) c.readable = c.ended;
+  if (got < (wanted == missing ? wanted + receive_command_bytes_max : wanted)) c.readable = c.ended;
   return got > wanted ? got - wanted : 0;
 }
 

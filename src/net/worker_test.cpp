@@ -182,8 +182,8 @@ constexpr std::string_view append = "append big 0 0 1\r\ny\r\n", stored = "STORE
 // A connection behind one whose turn ends has a turn of its own, not the rest of a strip.
 TEST(Turn, EachConnectionOfAPassHasItsOwn) {
   ByHand s;
-  const Fd costly = s.connect(), other = s.connect();
-  s.store(other, "big", 1'000'000);
+  const Fd costly = s.connect(), other = s.connect(), storing = s.connect();
+  s.store(storing, "big", 1'000'000);
   s.send(costly, times(600, append));
   s.send(other, times(1000, "get none\r\n"));
   s.pass();
