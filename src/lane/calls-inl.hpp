@@ -131,7 +131,7 @@ inline void run_calls_from(CallState& s, std::span<const From> from) noexcept {
       s, [&s, from](Strip& strip) TD_INLINE_LAMBDA { take_strip(s, strip, from); },
       [&s](Strip& strip, std::uint32_t) TD_INLINE_LAMBDA {
         answer_calls<Timed>(s, strip);
-        return TD_LIKELY(!s.stopped && s.retired_bytes < task::retired_bytes_per_epoch_max);
+        return TD_LIKELY(!s.stopped && s.context.retired_bytes < task::retired_bytes_per_epoch_max);
       });
 }
 

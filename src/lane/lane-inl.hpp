@@ -455,7 +455,7 @@ TD_NOINLINE inline void run_as(State& s) {
         answer<M>(s, strip);
         if (TD_UNLIKELY(strip.located != 0)) count_located(s, strip);
         const bool is_full =
-            s.out->size() >= s.output_bytes_max || s.retired_bytes >= task::retired_bytes_per_epoch_max;
+            s.out->size() >= s.output_bytes_max || s.context.retired_bytes >= task::retired_bytes_per_epoch_max;
         return TD_LIKELY(!is_full) || !leave_before(s, k + 1);
       });
 }

@@ -304,9 +304,6 @@ struct State {
   static constexpr std::uint32_t none = ~std::uint32_t{0};
   std::uint32_t answering = none;  // the segment
   std::uint64_t hits = 0, sets = 0;
-  std::uint64_t retired_bytes = 0;
-  // The item that the last set replaced: retired when the next set takes a slot, or at the run's end.
-  Location displaced = no_location;
   // Deferred sets whose successors have not been executed. The run executes them at its end.
   std::uint32_t deferred_count = 0;
   std::unique_ptr<Deferring> deferring;                   // nullptr: no run has deferred sets
@@ -362,8 +359,6 @@ const Ops* ops_named(std::string_view name) noexcept;
 
 // --- independent of the instruction set, and rare
 
-// Retires State::displaced.
-TD_NOINLINE void retire_displaced(State& state) noexcept;
 // Takes the deferred set that query i overwrites off the list. REQUIRES: Strip::overwrites says that there is one.
 Deferred take_deferred(State& state, const Strip& strip, std::uint32_t i) noexcept;
 // Executes a deferred set whose successor was not. Where no slot or no cell is at hand its item is evicted at once.
@@ -394,7 +389,7 @@ void run_in_epoch(State& s, Body body) {
     ~Exit() {
       while (TD_UNLIKELY(state.deferred_count != 0))
         execute_deferred(state, state.deferring->sets[--state.deferred_count]);
-      if (state.displaced != no_location) retire_displaced(state);
+      if (state.context.displaced_count != 0) state.context.retire_displaced();
       state.context.epoch.exit();
     }
   };

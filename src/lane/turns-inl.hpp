@@ -78,7 +78,7 @@ TD_INLINE void run_strips(State& s, Take take, Answer answer) {
     for (std::uint32_t i = 0; i <= mask; ++i) ring[i].overwrites = ring[i].overwritten = 0;
   }
   RingInUse in_use{ring, mask};
-  s.retired_bytes = 0;
+  s.context.retired_bytes = 0;
   static_assert(State::ring_strips > of_table.answer && State::ring_strips > of_leaves.answer &&
                 State::ring_strips > of_sets.answer);
   const Schedule turns = schedule_of(s).after(delay);

@@ -246,7 +246,7 @@ std::uint32_t Executor::run_strips(Batch& batch, std::uint32_t begin, ResponseWr
   strips.fill();
 
   executor::Stopped stopped{};
-  std::uint64_t retired_bytes = 0;
+  context_.retired_bytes = 0;
   for (bool goes_on = true; goes_on;) {
     StripState& state = strips.current();
     state.flush_cas = flush_cas;
@@ -258,8 +258,8 @@ std::uint32_t Executor::run_strips(Batch& batch, std::uint32_t begin, ResponseWr
       goes_on &= writer.write(batch, state.strip);
       timer.lap(Task::write_response, state.strip.size());
     }
-    retired_bytes += task::settle_memory(context_, state);
-    goes_on = goes_on && retired_bytes < task::retired_bytes_per_epoch_max && strips.advance();
+    task::settle_memory(context_, state);
+    goes_on = goes_on && context_.retired_bytes < task::retired_bytes_per_epoch_max && strips.advance();
   }
   return end_epoch(batch, begin, stopped.at, stopped.why == task::Settled::needs_room);
 }
@@ -295,6 +295,7 @@ template <IndexKind I>
 constexpr KindCode code_of() noexcept {
   return {.kind = I::kind,
           .run = [](Executor& e, Batch& batch, ResponseWriter& writer) { e.run_as<I>(batch, writer); },
+          .store_plain = task::store_plain<I>,
           .unlink = task::unlink<I>,
           .rescue = task::rescue<I>,
           .move_to = task::move_to<I>};

@@ -166,14 +166,33 @@ struct Context {
   // By position in the strip: items as they were when the strip's queries changed them, for the replies.
   std::array<ItemCopy, strip_queries_max> copies;
   const std::unique_ptr<ScanHits> scan_hits;  // of the scan that runs; nullptr: the index is not ordered
-  std::uint64_t waited_ticks = 0;             // for devices' searches
-  std::uint64_t evicted_bytes = 0;            // since the maintenance thread was last notified
-  std::uint32_t scans_until_look = 1;         // at whether their items are scattered
-  std::uint32_t spares_passed = 0;            // calls in which pages without items are not looked for
-  std::uint32_t relief_turn = 0;              // of classes that give items for the order of the keys
+  // Items that writes have displaced: retired together, when a slot is taken for a set or a strip ends.
+  std::array<Location, strip_queries_max> displaced;
+  std::uint32_t displaced_count = 0;
+  std::uint64_t retired_bytes = 0;     // of displaced items, in this epoch
+  std::uint64_t waited_ticks = 0;      // for devices' searches
+  std::uint64_t evicted_bytes = 0;     // since the maintenance thread was last notified
+  std::uint32_t scans_until_look = 1;  // at whether their items are scattered
+  std::uint32_t spares_passed = 0;     // calls in which pages without items are not looked for
+  std::uint32_t relief_turn = 0;       // of classes that give items for the order of the keys
   // The item that the current query builds on. Eviction for that query spares it, as in memcached.
   Location spared = no_location;
 
+  // Notes an item that a write of this context has replaced, erased or evicted. While a device has the index, that
+  // retires it. REQUIRES: the cache is not locked.
+  TD_INLINE void displace(const Item* old) noexcept {
+    if (shared.placement.retires_displaced()) return;
+    if (TD_UNLIKELY(displaced_count == displaced.size())) retire_displaced();
+    displaced[displaced_count++] = shared.heap.location_of(old);
+  }
+  // Retires them; the second with the cache locked.
+  void retire_displaced() noexcept {
+    const Heap::Cache::Lock lock(cache);
+    retire_displaced_now();
+  }
+  TD_INLINE void retire_displaced_now() noexcept {
+    while (displaced_count != 0) retired_bytes += shared.heap.retire(cache, displaced[--displaced_count]);
+  }
   // Ends the epochs of batches on devices. Called before this thread waits for epochs to end.
   void let_go() const noexcept {
     if (TD_UNLIKELY(in_flight != nullptr)) in_flight->let_go();

@@ -1,5 +1,5 @@
-// Entry points of the code that is compiled for each kind of index, called from code that is compiled once, at most
-// once a batch or a sweep. Each kind has one KindCode (pipeline/executor-inl.hpp, code_of); a store uses that of its
+// Entry points of the code that is compiled for each kind of index, called from code that is compiled once, for a
+// batch, a sweep or a set. Each kind has one KindCode (pipeline/executor-inl.hpp, code_of); a store uses that of its
 // index.
 #pragma once
 #include <cstddef>
@@ -9,6 +9,9 @@
 #include "heap/item.hpp"
 
 namespace tandem {
+namespace task {
+struct SetOperation;
+}
 
 class Batch;
 class Executor;
@@ -25,6 +28,8 @@ struct KindCode {
   std::string_view kind;
   // Executor::run().
   void (*run)(Executor& executor, Batch& batch, ResponseWriter& writer);
+  // task::store_plain().
+  bool (*store_plain)(Context& context, const task::SetOperation& op, ItemVersion& stored) noexcept;
   // task::unlink().
   std::size_t (*unlink)(Context& context, std::span<const Location> victims, Spare spare,
                         bool probation_failed) noexcept;

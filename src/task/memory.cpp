@@ -400,18 +400,14 @@ void cut(Context& context, Batch& batch, StripState& state, std::uint32_t end) n
   state.strip.end = end;
 }
 
-std::uint64_t settle_writes(Context& context, StripState& state) noexcept {
+void settle_writes(Context& context, StripState& state) noexcept {
   Heap& heap = context.shared.heap;
   const Heap::Cache::Lock lock(context.cache);
   for (std::uint32_t i = 0; i < state.strip.size(); ++i) {
     if (state.slot[i] != no_location) heap.release(context.cache, state.slot[i]);
     if (state.fill[i] != no_location) heap.release(context.cache, state.fill[i]);
   }
-  for (std::uint32_t i = 0; TD_UNLIKELY(i < state.published_count); ++i) admit(heap, state.published[i]);
-  state.published_count = 0;
-  std::uint64_t bytes = 0;
-  for (std::uint32_t i = 0; i < state.displaced_count; ++i) bytes += heap.retire(context.cache, state.displaced[i]);
-  return bytes;
+  context.retire_displaced_now();
 }
 
 }  // namespace tandem::task

@@ -14,7 +14,6 @@ namespace tandem::task {
 // query, which gets a slot or a reason in state.refused. REQUIRES: fingerprint() was called.
 void prepare_writes(Context& context, Batch& batch, StripState& state) noexcept;
 TD_INLINE void memory(Context& context, Batch& batch, StripState& state) noexcept {
-  state.displaced_count = state.published_count = 0;
   state.has_hits = false;
   if (TD_UNLIKELY(!state.plain_reads)) prepare_writes(context, batch, state);
 }
@@ -45,22 +44,10 @@ Reclaimed reclaim_garbage(Context& context, PageId page, std::uint32_t first_slo
 // Shortens the strip to end before query `end`, giving back the slots prepared for the rest.
 void cut(Context& context, Batch& batch, StripState& state, std::uint32_t end) noexcept;
 
-// After the strip's last query has its result: retires displaced items and returns unused slots. Returns the retired
-// bytes.
-std::uint64_t settle_writes(Context& context, StripState& state) noexcept;
-TD_INLINE std::uint64_t settle_memory(Context& context, StripState& state) noexcept {
-  return TD_LIKELY(state.plain_reads) ? 0 : settle_writes(context, state);
-}
-
-// Puts a new key's item on probation. An item that replaces one counts as requested. REQUIRES: heap.probation().
-inline void admit(Heap& heap, const StripState::Published& p) noexcept {
-  const SizeClass c = heap.class_of(p.location);
-  if (c == huge_class) return;
-  if (p.is_new_key) {
-    heap.probation()->admit(c, p.location, p.fingerprint, heap.slots_total(c));
-  } else {
-    heap.probation()->release(p.location);
-  }
+// After the strip's last query has its result: retires displaced items and returns unused slots.
+void settle_writes(Context& context, StripState& state) noexcept;
+TD_INLINE void settle_memory(Context& context, StripState& state) noexcept {
+  if (TD_UNLIKELY(!state.plain_reads)) settle_writes(context, state);
 }
 
 // Retired bytes after which an epoch ends, so that other workers can use them.

@@ -3,10 +3,9 @@
 // Thread safety: as write_operation().
 #pragma once
 #include <cstring>
-#include <iterator>
+#include <utility>
 
 #include "index/index_kind.hpp"
-#include "task/evict-inl.hpp"
 #include "task/publish-inl.hpp"
 #include "task/settled.hpp"
 #include "task/store_in_place.hpp"
@@ -45,6 +44,7 @@ struct Operation {
     count_in_own_class().cmd_set.add();
   }
 
+  StripTime time() const noexcept { return {strip.now_s, strip.flush_cas}; }
   bool is_over(const ItemVersion& seen) const noexcept { return tandem::is_over(seen, strip.now_s, strip.flush_cas); }
   // The CAS id that clients see: with CAS off it is 0.
   std::uint64_t cas_of(const ItemVersion& seen) const noexcept {
@@ -54,24 +54,14 @@ struct Operation {
     r.status = status;
     return Settled::done;
   }
-  void displace(const Item* old) const noexcept {
-    // While a device has the index, that retires it.
-    if (old == nullptr || context.shared.placement.retires_displaced()) return;
-    if (TD_LIKELY(strip.displaced_count < std::size(strip.displaced))) {
-      strip.displaced[strip.displaced_count++] = heap().location_of(old);
-      return;
-    }
-    // A query that evicted, and then had to start over.
-    const Heap::Cache::Lock lock(context.cache);
-    heap().retire(context.cache, heap().location_of(old));
+  // The result tells of the item that the query has stored.
+  void show(const Item* item, const ItemVersion& stored, std::uint64_t value_bytes) const noexcept {
+    r.item = item;
+    r.state = stored.state;
+    r.number = stored.cas();
+    r.value_bytes = static_cast<std::uint32_t>(value_bytes);
+    r.value_offset = static_cast<std::uint16_t>(item->value_offset());
   }
-};
-
-// The key's item under its stripe. An expired or flushed item is `found` (its cell is reused), but not `good`.
-struct Found {
-  Item* found = nullptr;
-  Item* good = nullptr;
-  ItemVersion seen{};
 };
 
 template <IndexKind I>
@@ -87,12 +77,7 @@ TD_NOINLINE void observe(const Operation<I>& op, const Found& at) noexcept {
 
 template <IndexKind I>
 Found find(const Operation<I>& op, typename I::Guard& guard) noexcept {
-  Found at;
-  at.found = guard.find(op.q.key_view(), op.candidate());
-  if (at.found != nullptr) {
-    at.seen = guard.version();
-    if (!op.is_over(at.seen)) at.good = at.found;
-  }
+  const Found at = judge(guard, guard.find(op.q.key_view(), op.candidate()), op.time());
   if (TD_UNLIKELY(op.context.observer != nullptr)) observe(op, at);
   return at;
 }
@@ -102,27 +87,11 @@ Found find(const Operation<I>& op, typename I::Guard& guard) noexcept {
 template <IndexKind I>
 Settled publish(const Operation<I>& op, typename I::Guard& guard, const Found& old, std::uint32_t expiry_s,
                 std::uint64_t keep, bool is_new = true) noexcept {
-  const Item* const item = op.heap().at(op.slot());
   ItemVersion published;
-  if constexpr (EvictsFromSet<I>) {
-    if (TD_UNLIKELY(old.found == nullptr && !guard.has_room())) {
-      const Item* const victim = evict_from_set(op.context, guard, {op.strip.now_s, op.strip.flush_cas});
-      if (victim == nullptr) return Settled::needs_room;
-      op.displace(victim);
-    }
-  }
-  const Settled settled = publish_slot(op.context, guard, {op.slot(), expiry_s, keep}, old.found != nullptr,
-                                       {op.strip.now_s, op.strip.flush_cas}, published);
+  const Settled settled = publish_slot(op.context, guard, {op.f, op.slot(), expiry_s, keep}, old, op.time(), published);
   if (TD_UNLIKELY(settled != Settled::done)) return settled;
-  if (TD_UNLIKELY(op.heap().probation() != nullptr))
-    op.strip.published[op.strip.published_count++] = {op.f, op.slot(), old.good == nullptr};
-  op.displace(old.found);
-  op.slot() = no_location;
-  op.r.item = item;
-  op.r.state = published.state;
-  op.r.number = published.cas();
-  op.r.value_bytes = static_cast<std::uint32_t>(op.heap().value_bytes(item));
-  op.r.value_offset = static_cast<std::uint16_t>(item->value_offset());
+  const Item* const item = op.heap().at(std::exchange(op.slot(), no_location));
+  op.show(item, published, op.heap().value_bytes(item));
   if (is_new) op.count().total_items.add();
   return Settled::done;
 }
@@ -130,7 +99,7 @@ Settled publish(const Operation<I>& op, typename I::Guard& guard, const Found& o
 template <IndexKind I>
 [[nodiscard]] bool erase(const Operation<I>& op, typename I::Guard& guard, const Item* item) noexcept {
   if (TD_UNLIKELY(!guard.erase())) return false;
-  op.displace(item);
+  op.context.displace(item);
   return true;
 }
 

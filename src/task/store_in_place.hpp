@@ -12,7 +12,11 @@
 #include "query/query.hpp"
 #include "task/context.hpp"
 
-namespace tandem::task {
+namespace tandem {
+
+struct Leaf;
+
+namespace task {
 
 // A set without conditions: mode set, no CAS id to compare. One that returns the old item leaves that as it is.
 struct PlainSet {
@@ -32,6 +36,16 @@ TD_INLINE bool is_plain_set(const Query& q) noexcept {
 struct StripTime {
   std::uint32_t now_s;
   std::uint64_t flush_cas;
+};
+
+// A set, and what its search has found.
+struct SetOperation {
+  PlainSet set;
+  Fingerprint f;
+  StripTime time;
+  Location candidate;                   // no_location: none
+  const std::uint64_t* hint = nullptr;  // as for CuckooIndex::Guard::find()
+  Leaf* leaf = nullptr;                 // of a new key: as HashTree::hold() wants it
 };
 
 // Whether this context's sets may rewrite in place. False under an observer, which receives every look-up; with a
@@ -187,4 +201,5 @@ bool try_store_announced(Context& context, G& guard, Item* item, const PlainSet&
   });
 }
 
-}  // namespace tandem::task
+}  // namespace task
+}  // namespace tandem

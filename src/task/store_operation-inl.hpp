@@ -1,8 +1,10 @@
 // store: set, add, replace, cas and ms. In place where possible, else as a new item beside the old one.
 #pragma once
-#include "base/large_copy.hpp"
+#include <optional>
+
 #include "task/key_compare.hpp"
 #include "task/operation-inl.hpp"
+#include "task/store_plain-inl.hpp"
 
 namespace tandem::task {
 
@@ -20,65 +22,6 @@ bool is_read_by_strip(const Operation<I>& op, const Item* item) noexcept {
   return false;
 }
 
-// try_store_in_place(), under the key's stripe where devices have copies of items.
-template <IndexKind I>
-bool rewrite(const Operation<I>& op, Item* item, const PlainSet& set, ItemVersion& stored) noexcept {
-  const StripTime time{op.strip.now_s, op.strip.flush_cas};
-  if constexpr (AnnouncingGuard<typename I::Guard>) {
-    if (TD_UNLIKELY(op.context.shared.announces_rewrites.load(std::memory_order_relaxed))) {
-      if (item->small_value_bytes() != set.value.size()) return false;
-      typename I::Guard guard = op.index().lock(op.f);
-      return guard.find(set.key, op.heap().location_of(item)) == item &&
-             try_store_announced(op.context, guard, item, set, time, stored);
-    }
-  }
-  return try_store_in_place(op.context, item, set, time, stored);
-}
-
-// Executes the set in place if possible, changing only the item.
-template <IndexKind I>
-bool store_in_place(const Operation<I>& op) noexcept {
-  const Location found = op.batch.locations()[op.i];
-  if (!is_plain_set(op.q) || found == no_location || !may_store_in_place(op.context)) return false;
-  Item* const item = op.heap().at(found);
-  if (TD_UNLIKELY(is_read_by_strip(op, item))) return false;
-  const PlainSet set{
-      op.q.key_view(), {op.q.value, op.q.value_bytes}, op.q.client_flags, op.q.expiry_s, op.q.has(option::binary_key)};
-  ItemVersion stored;
-  if (!rewrite(op, item, set, stored)) return false;
-  // S3-FIFO treats this as a new item that replaces the old one, as any set of a present key.
-  if (TD_UNLIKELY(op.heap().probation() != nullptr))
-    op.strip.published[op.strip.published_count++] = {op.f, found, false};
-  if constexpr (StampsAccesses<I>) op.index().note_access(op.f, found, op.index().stamp_now());
-  op.r.item = item;
-  op.r.state = stored.state;
-  op.r.number = stored.cas();
-  op.r.value_bytes = op.q.value_bytes;
-  op.r.value_offset = static_cast<std::uint16_t>(item->value_offset());
-  op.r.status = Status::stored;
-  op.count().total_items.add();
-  op.count_set();
-  return true;
-}
-
-// Fills a slot with the query's item: the slot that MM prepared, or one from the cache. False: none is available.
-template <IndexKind I>
-bool fill_slot(const Operation<I>& op) noexcept {
-  const Query& q = op.q;
-  if (op.slot() == no_location) {
-    const std::uint64_t bytes = Item::total_bytes(q.client_flags, q.key_bytes, q.value_bytes);
-    if (bytes > op.context.shared.policy.item_bytes_max) return false;  // MM refuses it
-    const Heap::Cache::Lock lock(op.context.cache);
-    op.slot() = op.heap().allocate(op.context.cache, op.heap().size_class(bytes), bytes);
-    if (TD_UNLIKELY(op.slot() == no_location)) return false;
-  }
-  if (q.has(option::prefilled)) return true;
-  Item* const item = op.heap().format(op.slot(), q.key_view(), q.client_flags, q.value_bytes, q.expiry_s,
-                                      op.strip.now_s, q.has(option::binary_key));
-  if (TD_LIKELY(q.value_bytes != 0)) copy_to_heap(item->value(), q.value, q.value_bytes);  // it may have no address
-  return true;
-}
-
 // A store without memory, or too large. As in memcached, some modes remove the key's item.
 template <IndexKind I>
 Settled refuse_store(const Operation<I>& op) noexcept {
@@ -91,16 +34,13 @@ Settled refuse_store(const Operation<I>& op) noexcept {
   return op.finish(op.refused());
 }
 
-// Publishes the slot's item as the key's. Usual: neither compares a CAS id nor returns the old item.
-template <bool Usual, IndexKind I>
-Settled store_beside(const Operation<I>& op) noexcept {
+// What the query's conditions say of the key's item: nothing, and the set is stored, or how it is answered.
+template <IndexKind I>
+TD_INLINE std::optional<Settled> decide(const Operation<I>& op, typename I::Guard& guard, const Found& at,
+                                        Publication& what) noexcept {
   const Query& q = op.q;
-  typename I::Guard guard = op.index().lock(op.f);
-  const Found at = find(op, guard);
-  std::uint32_t expiry_s = q.expiry_s;
-  std::uint64_t keep = at.good != nullptr ? at.seen.state & word::Accessed::mask : 0;
-  const bool compare = !Usual && q.has(option::compare_cas) && q.mode != StoreMode::add;
-  if (compare) {
+  if (TD_UNLIKELY(op.context.observer != nullptr)) observe(op, at);
+  if (q.has(option::compare_cas) && q.mode != StoreMode::add) {
     if (at.good == nullptr)
       return absent(op, guard, at, Status::not_found, op.count().cmd_set, op.count_in_own_class().cmd_set,
                     op.count().cas_misses);
@@ -113,8 +53,8 @@ Settled store_beside(const Operation<I>& op) noexcept {
         op.count_in_class_of(at.good).cas_badval.add();
         return op.finish(Status::exists);
       }
-      expiry_s = Item::expiry_of(at.seen.state);
-      keep |= word::Stale::mask | (at.seen.state & word::Win::mask);
+      what.expiry_s = Item::expiry_of(at.seen.state);
+      what.keep |= word::Stale::mask | (at.seen.state & word::Win::mask);
     }
   } else if (q.mode == StoreMode::add && at.good != nullptr) {
     mark_access(at.good, at.seen.state, op.strip.now_s, word::Accessed::mask);  // used, but not fetched
@@ -123,25 +63,46 @@ Settled store_beside(const Operation<I>& op) noexcept {
   } else if (q.mode == StoreMode::replace && at.good == nullptr) {
     return absent(op, guard, at, Status::not_stored, op.count().cmd_set, op.count_in_own_class().cmd_set);
   }
-  if (const Settled s = publish(op, guard, at, expiry_s, keep); s != Settled::done) return s;
-  op.count_set();
-  if constexpr (!Usual) {
-    if (compare) {
-      op.count().cas_hits.add();
-      op.count_in_class_of(at.good).cas_hits.add();
-    }
-    if (q.has(option::returns_old)) answer_displaced(op, at);
-  }
-  return op.finish(Status::stored);
+  return std::nullopt;
 }
 
 template <IndexKind I>
 Settled store(const Operation<I>& op) noexcept {
   if (op.refused() != Status::none) return refuse_store(op);
-  if (TD_LIKELY(store_in_place(op))) return Settled::done;
-  if (TD_UNLIKELY(!fill_slot(op))) return Settled::needs_slot;
-  return TD_UNLIKELY(op.q.has(option::compare_cas | option::returns_old)) ? store_beside<false>(op)
-                                                                          : store_beside<true>(op);
+  const Query& q = op.q;
+  const SetOperation set{
+      .set = {q.key_view(), {q.value, q.value_bytes}, q.client_flags, q.expiry_s, q.has(option::binary_key)},
+      .f = op.f,
+      .time = op.time(),
+      .candidate = op.batch.locations()[op.i]};
+  ItemVersion stored;
+  const Item* item = op.heap().at(set.candidate);
+  const bool needs_old = q.has(option::compare_cas | option::returns_old);
+  Found old;
+  if (TD_LIKELY(is_plain_set(q) && !is_read_by_strip(op, item) && store_in_place<I>(op.context, set, stored))) {
+    if constexpr (StampsAccesses<I>) op.index().note_access(op.f, set.candidate, op.index().stamp_now());
+  } else {
+    if (TD_UNLIKELY(!q.has(option::prefilled) && !fill_slot(op.context, set, op.slot()))) return Settled::needs_slot;
+    item = op.heap().at(op.slot());
+    const Settled settled =
+        store_beside<I>(op.context, set, op.slot(), stored,
+                        [&](typename I::Guard& guard, const Found& at, Publication& what) TD_INLINE_LAMBDA {
+                          if (TD_UNLIKELY(needs_old)) old = at;
+                          return decide(op, guard, at, what);
+                        });
+    if (settled != Settled::done || op.slot() != no_location) return settled;
+  }
+  op.show(item, stored, q.value_bytes);
+  op.count().total_items.add();
+  op.count_set();
+  if (TD_UNLIKELY(needs_old)) {
+    if (q.has(option::compare_cas) && q.mode != StoreMode::add) {
+      op.count().cas_hits.add();
+      op.count_in_class_of(old.good).cas_hits.add();
+    }
+    if (q.has(option::returns_old)) answer_displaced(op, old);
+  }
+  return op.finish(Status::stored);
 }
 
 }  // namespace tandem::task

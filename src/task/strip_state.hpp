@@ -20,19 +20,6 @@ struct StripState {
   Location slot[strip_queries_max];
   Status refused[strip_queries_max];  // why a needed slot is missing: too_large, out_of_memory; else none
   Location fill[strip_queries_max];   // append, prepend: the slot of the received large value, to be released
-  // Items that the strip's writes displaced: retired together when the strip ends.
-  std::uint32_t displaced_count = 0;
-  Location displaced[strip_queries_max];
-
-  // With probation: the items that the strip's writes created.
-  struct Published {
-    Fingerprint fingerprint;
-    Location location;
-    bool is_new_key;
-  };
-  std::uint32_t published_count = 0;
-  Published published[strip_queries_max];
-
   // Whether a query of the strip had a hit so far: its value is copied when the strip is answered.
   bool has_hits = false;
   // Of these keys (bit: key_bit()) an item answered: an image, which is older than what is copied then, must not answer

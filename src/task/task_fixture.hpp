@@ -22,6 +22,7 @@ namespace tandem {
 // Tasks alone: no executor.
 inline constexpr KindCode task_code{.kind = CuckooIndex::kind,
                                     .run = nullptr,
+                                    .store_plain = task::store_plain<CuckooIndex>,
                                     .unlink = task::unlink<CuckooIndex>,
                                     .rescue = task::rescue<CuckooIndex>,
                                     .move_to = task::move_to<CuckooIndex>};
