@@ -1,5 +1,7 @@
 // Calls of one operation each: a batch of one request.
+#include <new>
 #include <string>
+#include <utility>
 
 #include "tandem/store.hpp"
 
@@ -14,37 +16,55 @@ Code Session::run(const Request& request, Reply* reply) {
   return code;
 }
 
-std::optional<std::string> Session::get(std::string_view key) {
-  std::optional<std::string> value;
-  get_batch({&key, 1}, [&](std::size_t, const Reply& r) {
-    if (r.code == Code::hit) value.emplace(r.value);
-  });
-  return value;
-}
-
 namespace {
-// Passes a reply's code and, if it has one, its value on.
-auto taker(Code& code, Value& value) {
-  return [&code, &value](std::size_t, const Reply& r) {
-    code = r.code;
-    if (code != Code::hit && code != Code::removed) return;
-    value.bytes.assign(r.value);
-    value.flags = r.flags;
-    value.cas = r.cas;
-  };
-}
+
+// The visitor of a call that returns a value. It must not throw, so that the call ends its epoch and forgets its
+// request: what has no memory is told when all is done.
+class Keeper {
+ public:
+  explicit Keeper(Value& value) noexcept : value_(value) {}
+
+  void operator()(std::size_t, const Reply& r) noexcept {
+    code_ = r.code;
+    if (code_ != Code::hit && code_ != Code::removed) return;
+    try {
+      value_.bytes.assign(r.value);
+      value_.flags = r.flags;
+      value_.cas = r.cas;
+    } catch (const std::bad_alloc&) {
+      has_memory_ = false;
+    }
+  }
+  // Throws std::bad_alloc if there was no memory for the value.
+  Code code() const {
+    if (!has_memory_) throw std::bad_alloc();
+    return code_;
+  }
+
+ private:
+  Value& value_;
+  Code code_ = Code::miss;
+  bool has_memory_ = true;
+};
+
 }  // namespace
 
 Code Session::get(std::string_view key, Value& value) {
-  Code code = Code::miss;
-  get_batch({&key, 1}, taker(code, value));
-  return code;
+  Keeper keeper(value);
+  get_batch({&key, 1}, keeper);
+  return keeper.code();
+}
+
+std::optional<std::string> Session::get(std::string_view key) {
+  Value value;
+  if (get(key, value) != Code::hit) return std::nullopt;
+  return std::move(value.bytes);
 }
 
 Code Session::run_for_value(const Request& request, Value& value) {
-  Code code = Code::miss;
-  execute({&request, 1}, taker(code, value));
-  return code;
+  Keeper keeper(value);
+  execute({&request, 1}, keeper);
+  return keeper.code();
 }
 
 Code Session::exchange(std::string_view key, std::string_view value, Value& old, StoreOptions o) {
