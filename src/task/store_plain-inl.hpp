@@ -91,7 +91,7 @@ TD_INLINE Settled store_beside(Context& context, const SetOperation& op, Locatio
       if (const std::optional<Settled> other = decide(guard, at, what)) {
         settled = *other;
       } else {
-        if constexpr (CanBeOrdered<I>) guard.expect_in(leaf);
+        if constexpr (requires { guard.expect_in(leaf); }) guard.expect_in(leaf);  // of a kind with leaves
         settled = publish_slot(context, guard, what, at, op.time, stored);
         if (TD_LIKELY(settled == Settled::done)) slot = no_location;
       }
