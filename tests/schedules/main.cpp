@@ -38,6 +38,7 @@
 #include <vector>
 
 #include "../linearizability/recorder/options.hpp"
+#include "base/ticks.hpp"
 #include "selftest.hpp"
 #include "simulation.hpp"
 
@@ -60,15 +61,16 @@ struct Totals {
       keys_answered_by_both;
 };
 
-// The processor's tick counter is not the simulation's: an instruction that reads it faults, and gets this.
+// The processor's tick counter is not the simulation's: an instruction that reads it faults, and gets this. Outside the
+// simulation it stands still.
 void read_ticks(int /*signal*/, siginfo_t* /*info*/, void* context) {
   auto* const registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
   const auto* const code = reinterpret_cast<const unsigned char*>(registers[REG_RIP]);
-  if (self == nullptr || code[0] != 0x0f || code[1] != 0x31) {  // rdtsc
+  if (code[0] != 0x0f || code[1] != 0x31) {  // rdtsc
     signal(SIGSEGV, SIG_DFL);
     return;
   }
-  const auto ticks = static_cast<std::uint64_t>(now_ns());
+  const auto ticks = self == nullptr ? 0 : static_cast<std::uint64_t>(now_ns());
   registers[REG_RAX] = static_cast<greg_t>(ticks & 0xffffffff);
   registers[REG_RDX] = static_cast<greg_t>(ticks >> 32);
   registers[REG_RIP] += 2;
@@ -80,6 +82,14 @@ void hide_ticks() {
   action.sa_flags = SA_SIGINFO | SA_NODEFER;
   sigaction(SIGSEGV, &action, nullptr);
   prctl(PR_SET_TSC, PR_TSC_SIGSEGV);
+}
+
+// The simulation's ticks are nanoseconds. They cannot be measured there, where time stands still between two points;
+// here they are found not to move, for which the store takes one nanosecond.
+void measure_ticks() {
+  hide_ticks();
+  if (ns_per_tick() != 1) throw std::logic_error("ticks are not nanoseconds");
+  prctl(PR_SET_TSC, PR_TSC_ENABLE);
 }
 
 // Appends what happened with one seed to the common history.
@@ -410,6 +420,7 @@ int main_of(int count, char** words) {
   std::vector<char*> rest = {const_cast<char*>("--out"), words[own - 1]};
   rest.insert(rest.end(), words + own, words + count);
   const Options o = record::parse(rest);
+  measure_ticks();
   // Not on the heap: a trace changes no address.
   static char buffer[1 << 16];
   std::setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
