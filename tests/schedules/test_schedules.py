@@ -271,8 +271,9 @@ CANARIES = {
     " --details 0 --clients 8 --rewrite-percent 100",
     "blind_kill": f"{BASE} --plan cpu --operations 1000 --operations-a-key 1000 --hot-keys 2 --ballast-percent 0",
     "get_after_set": f"{BASE} --plan cpu --operations 1000 --operations-a-key 1000 --hot-keys 2 --burst 6",
+    # Without flags and times to live, most sets rewrite an item.
     "no_redo": f"{BASE} --plan cpu --memory-mib 32 --clients 8 --hot-keys 4 --operations-a-key 1000 --burst 3"
-    " --ballast-percent 0 --crash-serving 1 --crash-within 20000",
+    " --ballast-percent 0 --details 0 --rewrite-percent 100 --crash-serving 1 --crash-within 20000",
     "early_reuse": f"{BASE} --plan cpu --operations 3000 --pause-us 200 --operations-a-key 1000 --value-bytes 6000",
     "drop_displacement:3": f"{BASE} --plan cpu --operations 1000 --item-expected 1048576 --ballast-percent 80",
     # Scans that leave out a second look (docs/decisions/0039, steps 4 to 6), and a change of which they learn late.
