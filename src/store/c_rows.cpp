@@ -111,7 +111,7 @@ tandem_code tandem_get_rows(tandem_store* store, const tandem_keys* keys, void* 
       std::uint8_t seen = 0;
       if (reply.code == Code::hit) {
         seen = reply.value.size() == value_bytes ? 1 : 2;
-        if (seen == 1 && value_bytes != 0) copy_from_heap(to.at(first + i), reply.value.data(), value_bytes);
+        if (seen == 1 && value_bytes != 0) copy_from_heap(to.at(first + i), reply.value.data(), reply.value.size());
         copied += seen == 1;
       }
       if (found != nullptr) found[first + i] = seen;
