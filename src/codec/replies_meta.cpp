@@ -178,6 +178,22 @@ void write_meta_get(const Query& q, const Result& r, const ReplyContext& context
   }
 }
 
+namespace {
+// A flag of ms that its reply returns. cas: the new item's id.
+char* write_set_flag(char* p, const Query& q, std::string_view flag, std::uint64_t cas) noexcept {
+  switch (flag[0]) {
+    case 'O':
+      return write_opaque(p, flag);
+    case 'k':
+      return write_request_key(p, q);
+    case 'c':
+      return write_digits(write_flag(p, 'c'), cas);
+    default:
+      return p;
+  }
+}
+}  // namespace
+
 void write_meta_set(const Query& q, const Result& r, const ReplyContext& context) {
   char* const begin = context.out.reserve(line_bytes_max);
   char* p = begin;
@@ -203,21 +219,7 @@ void write_meta_set(const Query& q, const Result& r, const ReplyContext& context
   const std::uint64_t cas = r.status == Status::stored && context.options.cas ? r.number : 0;
   Tokens flags = flags_of(q);
   std::string_view flag;
-  while (flags.next(flag)) {
-    switch (flag[0]) {
-      case 'O':
-        p = write_opaque(p, flag);
-        break;
-      case 'k':
-        p = write_request_key(p, q);
-        break;
-      case 'c':
-        p = write_digits(write_flag(p, 'c'), cas);
-        break;
-      default:
-        break;
-    }
-  }
+  while (flags.next(flag)) p = write_set_flag(p, q, flag, cas);
   p = write_line_end(p);
   context.out.commit(static_cast<std::size_t>(p - begin));
 }
@@ -244,9 +246,9 @@ void write_meta_delete(const Query& q, const Result& r, const ReplyContext& cont
 
 // G returns the old item's client flags. c is the new item's id, as without G.
 void write_meta_displaced(const Query& q, const Result& r, const ReplyContext& context) {
-  if ((r.outcome & outcome::displaced) == 0) {
-    return q.opcode == Opcode::store ? write_meta_set(q, r, context) : write_meta_delete(q, r, context);
-  }
+  const bool stores = q.opcode == Opcode::store;
+  if ((r.outcome & outcome::displaced) == 0)
+    return stores ? write_meta_set(q, r, context) : write_meta_delete(q, r, context);
   const bool copied = r.value_bytes <= copied_value_bytes_max;
   char* const begin = context.out.reserve(line_bytes_max + (copied ? r.value_bytes : 0));
   char* p = write_digits(write_text(begin, "VA "), r.value_bytes);
@@ -255,12 +257,8 @@ void write_meta_displaced(const Query& q, const Result& r, const ReplyContext& c
   while (flags.next(flag)) {
     if (flag[0] == 'G') {
       p = write_digits(write_flag(p, 'G'), r.item->client_flags());
-    } else if (flag[0] == 'O') {
-      p = write_opaque(p, flag);
-    } else if (flag[0] == 'k') {
-      p = write_request_key(p, q);
-    } else if (flag[0] == 'c' && q.opcode == Opcode::store) {
-      p = write_digits(write_flag(p, 'c'), context.options.cas ? r.number : 0);
+    } else if (stores || flag[0] != 'c') {
+      p = write_set_flag(p, q, flag, context.options.cas ? r.number : 0);
     }
   }
   if ((r.outcome & outcome::win_sent) != 0) p = write_flag(p, 'Z');

@@ -7,11 +7,16 @@ TD_INLINE void for_each_query(F f) noexcept {
       TD_INLINE_LAMBDA { (f(I), ...); }(std::make_integer_sequence<std::uint32_t, strip_queries>{});
 }
 
+// Calls f(i) for the queries whose bits are set.
+template <class F>
+TD_INLINE void for_each_of(std::uint32_t queries, F f) noexcept {
+  for (; queries != 0; queries &= queries - 1) f(static_cast<std::uint32_t>(std::countr_zero(queries)));
+}
+
 // Calls f(i) for the strip's queries without a device's candidate, and for columns behind its count.
 template <class F>
 TD_INLINE void for_each_not_located(const Strip& strip, F f) noexcept {
-  for (std::uint32_t left = strip.located ^ all_located; left != 0; left &= left - 1)
-    f(static_cast<std::uint32_t>(std::countr_zero(left)));
+  for_each_of(strip.located ^ all_located, f);
 }
 
 // The item that a cell names.
@@ -176,18 +181,24 @@ TD_INLINE void prefetch_more(const State& s, const Strip& strip) noexcept {
   }
 }
 
+// Finds the candidate in the first bucket. Returns what is looked at next: the item, or the second bucket.
+TD_INLINE const char* search_first_bucket(const char* items, Strip& strip, std::uint32_t i) noexcept {
+  const std::uint32_t signature = strip.fingerprint[i].signature;
+  const Cell c = K::cell_of(strip.first[i], signature);
+  const Item* item = item_at(items, c);
+  const char* next = item->bytes();
+  replace_unless_equal(c.signature(), signature, item, &std::as_const(no_item.header), next,
+                       reinterpret_cast<const char*>(strip.second[i]));
+  strip.item[i] = item;
+  return next;
+}
+
 // Skips: no item is prefetched of sets that others overwrite, which would take its line from who writes it.
 template <bool Skips>
 TD_INLINE void search_first_buckets(const State& s, Strip& strip) noexcept {
   const char* const items = s.items;
   const auto search = [&strip, items](std::uint32_t i) TD_INLINE_LAMBDA {
-    const std::uint32_t signature = strip.fingerprint[i].signature;
-    const Cell c = K::cell_of(strip.first[i], signature);
-    const Item* item = item_at(items, c);
-    const char* next = item->bytes();
-    replace_unless_equal(c.signature(), signature, item, &std::as_const(no_item.header), next,
-                         reinterpret_cast<const char*>(strip.second[i]));
-    strip.item[i] = item;
+    const char* const next = search_first_bucket(items, strip, i);
     if (!Skips || (strip.overwritten >> i & 1) == 0) prefetch_read(next);
   };
   if (TD_UNLIKELY(strip.located != 0)) return for_each_not_located(strip, search);
@@ -202,18 +213,18 @@ TD_INLINE void search_first(const State& s, Strip& strip) noexcept {
   if (TD_UNLIKELY(s.more_lines != 0)) prefetch_more(s, strip);
 }
 
-// The candidate in one of the key's buckets.
-TD_INLINE const Item* search_bucket(const State& s, const Bucket* bucket, std::uint32_t signature) noexcept {
-  const Cell c = K::cell_of(bucket, signature);
+// The candidate in the second bucket.
+TD_INLINE const Item* search_bucket(const State& s, const Strip& strip, std::uint32_t i) noexcept {
+  const std::uint32_t signature = strip.fingerprint[i].signature;
+  const Cell c = K::cell_of(strip.second[i], signature);
   return c.signature() == signature ? item_at(s.items, c) : &no_item.header;
 }
 
 TD_INLINE void search_second(const State& s, Strip& strip) noexcept {
   for (std::uint32_t left = strip.left & ((1u << strip.count) - 1); left != 0; left &= left - 1) {
     const auto i = static_cast<std::uint32_t>(std::countr_zero(left));
-    const Item* const item = TD_UNLIKELY(s.cells_in == CellsIn::set)
-                                 ? search_entries(s, strip, i)
-                                 : search_bucket(s, strip.second[i], strip.fingerprint[i].signature);
+    const Item* const item =
+        TD_UNLIKELY(s.cells_in == CellsIn::set) ? search_entries(s, strip, i) : search_bucket(s, strip, i);
     strip.item[i] = item;
     for (std::uint32_t more = 0; more <= s.more_lines; ++more) prefetch_read(item->bytes() + more * cache_line_bytes);
   }
@@ -224,19 +235,16 @@ TD_INLINE void search_second(const State& s, Strip& strip) noexcept {
 // count alone, whose buckets are other queries'.
 TD_NOINLINE inline void search_alone(const State& s, Strip& strip) noexcept {
   const std::uint32_t todo = ((1u << strip.count) - 1) & ~strip.located;
-  const auto each = [todo](auto f) TD_INLINE_LAMBDA {
-    for (std::uint32_t left = todo; left != 0; left &= left - 1) f(static_cast<std::uint32_t>(std::countr_zero(left)));
-  };
   if (TD_UNLIKELY(todo == 0)) return;
   K::hash_first(strip, strip.count, s.seed);
   if (TD_UNLIKELY(strip.has_long_key)) hash_long_keys(s, strip);
-  strip.left = todo;
   if (TD_UNLIKELY(s.cells_in == CellsIn::set)) {
-    each([&](std::uint32_t i) TD_INLINE_LAMBDA { find_set(s, strip, i); });
+    for_each_of(todo, [&](std::uint32_t i) TD_INLINE_LAMBDA { find_set(s, strip, i); });
+    strip.left = todo;
     return search_second(s, strip);
   }
   if (TD_LIKELY(s.cells_in == CellsIn::table)) {
-    each([&](std::uint32_t i) TD_INLINE_LAMBDA {
+    for_each_of(todo, [&](std::uint32_t i) TD_INLINE_LAMBDA {
       const Fingerprint f = strip.fingerprint[i];
       strip.first[i] = s.view.buckets + s.view.first(f);
       strip.second[i] = s.view.buckets + s.view.second(f);
@@ -247,13 +255,8 @@ TD_NOINLINE inline void search_alone(const State& s, Strip& strip) noexcept {
     find_children(strip);
     find_leaves(s, strip);
   }
-  each([&](std::uint32_t i) TD_INLINE_LAMBDA {
-    const Item* const item = search_bucket(s, strip.first[i], strip.fingerprint[i].signature);
-    const bool found = item != &no_item.header;
-    strip.item[i] = item;
-    strip.left ^= (found ? 1u : 0u) << i;
-    prefetch_read(found ? item->bytes() : reinterpret_cast<const char*>(strip.second[i]));
-  });
+  for_each_of(todo, [&](std::uint32_t i) TD_INLINE_LAMBDA { prefetch_read(search_first_bucket(s.items, strip, i)); });
+  strip.left = todo & K::without_item(strip);
   search_second(s, strip);
   if (TD_LIKELY(strip.sets == 0)) return;
   if (TD_UNLIKELY(s.tree != nullptr)) prefetch_leaves_of_new(s, strip);

@@ -77,9 +77,7 @@ void fill_get(Query& q, std::string_view key, std::uint16_t options) noexcept {
   q.options = options;
 }
 
-void fill_returning(Query& q, const Request& request, const Clock& clock) noexcept;
-
-TD_INLINE void fill(Query& q, const Request& request, const Clock& clock) noexcept {
+void fill(Query& q, const Request& request, const Clock& clock) noexcept {
   if (!good_key(request.key)) {
     fill_common(q, request.key, Opcode::nothing);
     return;
@@ -122,12 +120,15 @@ TD_INLINE void fill(Query& q, const Request& request, const Clock& clock) noexce
       q.cas = request.cas;
       return;
     case Action::exchange:
-    case Action::take:
-      return fill_returning(q, request, clock);
+      store(StoreMode::set);
+      q.options = option::returns_old;
+      return;
     case Action::remove:
     case Action::compare_and_remove:
+    case Action::take:
       fill_common(q, request.key, Opcode::remove);
       if (request.action == Action::compare_and_remove) q.options = option::compare_cas;
+      if (request.action == Action::take) q.options = option::returns_old;
       q.cas = request.cas;
       return;
     case Action::increment:
@@ -135,14 +136,6 @@ TD_INLINE void fill(Query& q, const Request& request, const Clock& clock) noexce
     case Action::decrement:
       return arithmetic(option::decrement);
   }
-}
-
-// A set or a remove that returns the old item.
-TD_NOINLINE void fill_returning(Query& q, const Request& request, const Clock& clock) noexcept {
-  Request plain = request;
-  plain.action = request.action == Action::exchange ? Action::set : Action::remove;
-  fill(q, plain, clock);
-  q.options = option::returns_old;
 }
 
 // Maximum total size of the keys and values that are copied for the visitor.
