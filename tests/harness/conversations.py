@@ -9,15 +9,16 @@ import json
 import re
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from harness.binary import HEADER, Answer, Packet, answers, request
 from harness.server import HOST, TIME_FACTOR
+from harness.threads import at_once
 from harness.wire import UdpClient, WireTimeout
 
 ANSWER_S = 30.0
@@ -313,21 +314,11 @@ def http_get(port: int, path: str) -> None:
             assert body.endswith("</html>\n"), body[-100:]
 
 
-def at_once(conversations: list[Callable[[], None]]) -> None:
-    """Side by side; the first that went wrong is raised. One that ended has not gone wrong."""
-    failures: list[BaseException] = []
+def side_by_side(conversations: list[Callable[[], None]]) -> None:
+    """One that ended has not gone wrong."""
 
     def run(one: Callable[[], None]) -> None:
-        try:
-            with contextlib.suppress(Ended):
-                one()
-        except BaseException as error:
-            failures.append(error)
+        with contextlib.suppress(Ended):
+            one()
 
-    threads = [threading.Thread(target=run, args=(one,)) for one in conversations]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
+    at_once(*(partial(run, one) for one in conversations))

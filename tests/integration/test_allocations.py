@@ -171,7 +171,7 @@ def local_server(tmp_path: Path) -> Iterator[Subject]:
         place = Place(server.connect)
         subject = Subject(server, faults, place)
         together = [partial(one, place) for one in (say.text, say.statistics, say.binary, say.large)]
-        subject.runs["together"] = partial(say.at_once, together)
+        subject.runs["together"] = partial(say.side_by_side, together)
         subject.add(place, say.large, say.unread, say.watch)
         yield subject
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import pytest
 from harness.server import Server
+from harness.threads import at_once
 from harness.wire import Stream
 
 TOUCH_ROUNDS, ROUNDS, PIPELINED = 250, 100, 4000
@@ -23,24 +24,6 @@ STEP_S = 20
 def server(tandem: Callable[..., Server]) -> Server:
     # Replaced items wait for threads that a busy machine does not run: with 64 MiB the only item may be evicted.
     return tandem("-t", "2", "-m", "1024")
-
-
-def at_once(*clients: Callable[[], None]) -> None:
-    failures: list[BaseException] = []
-
-    def run(client: Callable[[], None]) -> None:
-        try:
-            client()
-        except BaseException as failure:
-            failures.append(failure)
-
-    threads = [threading.Thread(target=run, args=(client,)) for client in clients]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
 
 
 def pipelines(server: Server, request: bytes, seen: list[bytes], while_running: threading.Event | None = None) -> None:

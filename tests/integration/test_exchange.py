@@ -6,12 +6,15 @@ from __future__ import annotations
 import itertools
 import random
 import struct
-import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 
 import pytest
 from cli.programs import wait_until
 from harness.binary import EXCHANGE_OPCODES, BinaryStream, Packet, answers
 from harness.server import Server
+from harness.threads import at_once
 from harness.wire import Stream
 from linearizability.harness import TandemServer
 
@@ -33,46 +36,61 @@ def value_of(client: int, number: int) -> bytes:
     return b"%d.%d." % (client, number) + b"-" * size
 
 
-def meta(server: Server, client: int, given: list[bytes], got: list[bytes]) -> None:
+@dataclass(frozen=True)
+class Form:
+    """How a protocol takes and exchanges, and what its replies hand over."""
+
+    connect: Callable[[Server], Stream | BinaryStream]
+    take: Callable[[bytes], bytes]
+    exchange: Callable[[int, bytes, bytes], bytes]  # client, key, value
+    values: Callable[[bytes], Iterator[bytes]]
+
+
+def meta_values(said: bytes) -> Iterator[bytes]:
+    while said:
+        line, _, said = said.partition(b"\r\n")
+        if line.startswith(b"VA "):
+            size = int(line.split()[1])
+            yield said[:size]
+            said = said[size + 2 :]
+        else:
+            assert line in (b"NF", b"HD", b"EN"), line
+
+
+def binary_values(said: bytes) -> Iterator[bytes]:
+    for answer in answers(said):
+        assert answer.status == 0 and answer.extras and answer.cas, answer
+        yield answer.value
+
+
+META = Form(
+    lambda server: Stream(server.connect()),
+    lambda key: b"md " + key + b" G q\r\nmg " + key + b"\r\n",
+    lambda client, key, value: b"ms %b %d G q\r\n%b\r\n" % (key, len(value), value),
+    meta_values,
+)
+BINARY = Form(
+    lambda server: BinaryStream(server.connect()),
+    lambda key: Packet(EXCHANGE_OPCODES["takeq"], key).pack(),
+    lambda client, key, value: Packet(EXCHANGE_OPCODES["exchangeq"], key, struct.pack(">II", client, 0), value).pack(),
+    binary_values,
+)
+
+
+def converse(server: Server, form: Form, client: int, given: list[bytes], got: list[bytes]) -> None:
     chance, number = random.Random(client), 0
-    with Stream(server.connect()) as stream:
+    with form.connect(server) as stream:
         for _ in range(ROUNDS):
             asked = b""
             for _ in range(PIPELINED):
                 key = b"k%d" % chance.randrange(KEYS)
                 if chance.random() < 0.3:
-                    asked += b"md " + key + b" G q\r\nmg " + key + b"\r\n"
+                    asked += form.take(key)
                     continue
                 given.append(value_of(client, number))
                 number += 1
-                asked += b"ms %b %d G q\r\n%b\r\n" % (key, len(given[-1]), given[-1])
-            said = stream.exchange(asked).data
-            while said:
-                line, _, said = said.partition(b"\r\n")
-                if line.startswith(b"VA "):
-                    size = int(line.split()[1])
-                    got.append(said[:size])
-                    said = said[size + 2 :]
-                else:
-                    assert line in (b"NF", b"HD", b"EN"), line
-
-
-def binary(server: Server, client: int, given: list[bytes], got: list[bytes]) -> None:
-    chance, number = random.Random(client), 0
-    with BinaryStream(server.connect()) as stream:
-        for _ in range(ROUNDS):
-            asked = b""
-            for _ in range(PIPELINED):
-                key = b"k%d" % chance.randrange(KEYS)
-                if chance.random() < 0.3:
-                    asked += Packet(EXCHANGE_OPCODES["takeq"], key).pack()
-                    continue
-                given.append(value_of(client, number))
-                number += 1
-                asked += Packet(EXCHANGE_OPCODES["exchangeq"], key, struct.pack(">II", client, 0), given[-1]).pack()
-            for answer in answers(stream.exchange(asked).data):
-                assert answer.status == 0 and answer.extras and answer.cas, answer
-                got.append(answer.value)
+                asked += form.exchange(client, key, given[-1])
+            got += form.values(stream.exchange(asked).data)
 
 
 @pytest.mark.parametrize("kind", SERVERS)
@@ -83,20 +101,8 @@ def test_each_value_is_handed_to_one_client(kind: str) -> None:
             wait_until(lambda: b"serves yes" in said_of(server, b"stats gpu\r\n"), "the device serves")
         given: list[list[bytes]] = [[] for _ in range(4)]
         got: list[list[bytes]] = [[] for _ in range(4)]
-        failures: list[BaseException] = []
-
-        def run(client: int) -> None:
-            try:
-                (meta if client % 2 else binary)(server, client, given[client], got[client])
-            except BaseException as failure:
-                failures.append(failure)
-
-        threads = [threading.Thread(target=run, args=(client,)) for client in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert not failures, failures[0]
+        forms = (BINARY, META, BINARY, META)
+        at_once(*(partial(converse, server, *each) for each in zip(forms, range(4), given, got, strict=True)))
         left = []
         for key in range(KEYS):
             head, _, value = said_of(server, b"md k%d G\r\n" % key).partition(b"\r\n")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
 from harness.server import HOST, Server
+from harness.threads import at_once
 from pymemcache import HashClient, PooledClient
 from pymemcache.client.base import Client
 from pymemcache.client.retrying import RetryingClient
@@ -151,23 +152,14 @@ def test_other_kinds_of_client(server: Server) -> None:
 def test_pool_shared_by_threads(server: Server) -> None:
     pool = PooledClient((HOST, server.port), max_pool_size=8, timeout=10)
     pool.set("shared", b"0", noreply=False)
-    errors = []
 
     def work(thread: int) -> None:
-        try:
-            for number in range(200):
-                pool.incr("shared", 1, noreply=False)
-                pool.set(f"own{thread}", b"%d" % number, noreply=False)
-                assert pool.get(f"own{thread}") == b"%d" % number
-        except Exception as error:  # any: it is shown by the main thread
-            errors.append(error)
+        for number in range(200):
+            pool.incr("shared", 1, noreply=False)
+            pool.set(f"own{thread}", b"%d" % number, noreply=False)
+            assert pool.get(f"own{thread}") == b"%d" % number
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors
+    at_once(*(partial(work, n) for n in range(8)))
     assert pool.get("shared") == b"1600"
     pool.close()
 
