@@ -1,5 +1,5 @@
-"""The report of `tandem bench report` in a headless Chromium: it says first what it comes to, shows at most eight
-pictures, fits a telephone, is light and dark, loads nothing and logs nothing."""
+"""The report of `tandem bench report` in a headless Chromium: it says first what it comes to, shows eight
+pictures beside those of papers, fits a telephone, is light and dark, loads nothing and logs nothing."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def test_says_what_it_comes_to(report_url: str, browser: webdriver.Chrome) -> No
         " Math.max(...[...document.querySelectorAll('h2, h3')].map(e => parseFloat(getComputedStyle(e).fontSize)))"
     )
     assert size > 1.1
-    assert 1 <= count_of(browser, ".plot svg") <= 8
+    paper, other = "figure[id^=paper-] .plot svg", "figure:not([id^=paper-]) .plot svg"
+    assert count_of(browser, other) == 8, "there are more to choose from"
+    assert count_of(browser, paper) == 2, "figures of papers are always drawn"
     background = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
     darkness = sum(int(part) for part in background.removeprefix("rgb(").removesuffix(")").split(","))
     assert (darkness < 150) == (browser.scheme == "dark")
