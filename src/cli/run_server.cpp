@@ -76,6 +76,20 @@ void say_serving(const Settings& settings, ServerStyle style, const Engine& engi
       fmt::format("GPU: {}{}, preset {}", times, devices.front()->info().name, show(*find_option("preset"), settings)));
 }
 
+// memcached logs starts and stops only with -v.
+bool says_course(const Settings& settings, ServerStyle style) {
+  return style == ServerStyle::tandem || settings.server.verbosity > 0;
+}
+
+// Once, with the cause. net::Admin logs the stop that a client asks for.
+void say_stopping(int number, bool says) {
+  if (number == SIGUSR1) {
+    net::say("Gracefully stopping");  // memcached's words
+  } else if (says) {
+    net::say(fmt::format("stopping: received {}", number == SIGINT ? "SIGINT" : "SIGTERM"));
+  }
+}
+
 void say_warnings(const std::vector<std::string>& warnings) {
   for (const std::string& warning : warnings) net::warn(warning);
 }
@@ -129,6 +143,7 @@ namespace {
 void serve(Settings& settings, ServerStyle style, Engine& engine, Daemon& daemon,
            const ChangedSettings& changed_settings) {
   const ProcessOptions& process = settings.process;
+  const bool says = says_course(settings, style);
   const ServiceManager manager;
   // Before clients are accepted: Tandem exits with an error if it cannot bind the address.
   std::optional<monitor::Monitor> monitor;
@@ -150,9 +165,9 @@ void serve(Settings& settings, ServerStyle style, Engine& engine, Daemon& daemon
       net::say(settings.engine.devices.empty() ? "no GPU to give up" : "GPU given up");
     }
     if (!stops) return;  // USR1: reserved
-    if (number == SIGUSR1) net::say("Gracefully stopping");
     manager.tell("STOPPING=1");
-    is_stopped.store(true);  // either this load sees the server, or the start sees the flag
+    // Either this load sees the server, or the start sees the flag.
+    if (!is_stopped.exchange(true)) say_stopping(number, says);
     if (Server* const now = serving.load()) now->stop();
   });
   settings.server.version = version;
@@ -185,11 +200,10 @@ void serve(Settings& settings, ServerStyle style, Engine& engine, Daemon& daemon
     filter_system_calls({.removes_files = !process.pid_file.empty() || !settings.server.unix_path.empty(),
                          .memory_file = !settings.engine.memory_file.empty()});
   }
-  const bool verbose = settings.server.verbosity > 0;
-  if (style == ServerStyle::tandem || verbose) say_serving(settings, style, engine, server);
-  if (monitor && (style == ServerStyle::tandem || verbose))
+  if (says) say_serving(settings, style, engine, server);
+  if (monitor && says)
     net::say(fmt::format("live page and metrics: {}", page_address(settings.server.metrics, monitor->port())));
-  daemon.ready(verbose);
+  daemon.ready(settings.server.verbosity > 0);
   manager.tell("READY=1");
   server.wait();
 }
@@ -249,6 +263,7 @@ int run_server(Settings settings, ServerStyle style, const ChangedSettings& chan
     std::_Exit(EX_OK);
   }
   engine.reset();
+  if (says_course(settings, style)) net::say("stopped");
   return EX_OK;
 }
 

@@ -19,6 +19,7 @@ from harness.server import Server, free_port
 
 from cli.programs import (
     AS_ROOT,
+    DEADLINE_S,
     EX_OSERR,
     IS_ROOT,
     Start,
@@ -257,8 +258,31 @@ def test_clean_stop(how: signal.Signals, mode: str, start: Start, tmp_path: Path
     with socket.socket(socket.AF_UNIX) as idle:  # clients do not hold it up
         idle.connect(str(path))
         idle.sendall(b"set half 0 0 100\r\nonly so much")
-        assert stop(process, how)[0] == 0
+        code, log = stop(process, how)
+    assert code == 0
     assert not path.exists()
+    lines = said(log).splitlines()
+    if mode == "serve":
+        assert lines[-2:] == [f"info: stopping: received {how.name}", "info: stopped"]
+    else:  # as memcached, which tells of it only with -v
+        assert lines == []
+
+
+@pytest.mark.parametrize("cause", ["received SIGTERM", "a client sent shutdown"])
+def test_a_stop_is_logged_with_its_cause(cause: str, start: Start, tmp_path: Path) -> None:
+    path = str(tmp_path / "s.sock")
+    process = start(tandem_binary(), "memcached", *AS_ROOT, "-v", "-A", "-s", path)
+    wait_serving(process, path)
+    if "client" in cause:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(path)
+            client.sendall(b"shutdown\r\n")
+            assert client.recv(100) == b""
+        _, log = process.communicate(timeout=DEADLINE_S)
+    else:
+        _, log = stop(process)
+    lines = [line for line in said(log).splitlines() if "serving" not in line]
+    assert (process.returncode, lines) == (0, [f"info: stopping: {cause}", "info: stopped"])
 
 
 def test_usr1_stops_memcached_mode(start: Start, alias: Path, tmp_path: Path) -> None:
