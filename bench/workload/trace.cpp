@@ -175,7 +175,7 @@ class TraceReader {
     if (bytes.empty()) csv_.fail("the key is empty");
     if (bytes.size() > key_bytes_max)
       csv_.fail("the key has " + std::to_string(bytes.size()) + " bytes, 250 are allowed");
-    const auto is_forbidden = [](char c) { return (c >= 0 && c <= ' ') || c == '\x7f'; };
+    const auto is_forbidden = [](char c) { return static_cast<unsigned char>(c) <= ' ' || c == '\x7f'; };
     if (std::ranges::any_of(bytes, is_forbidden)) csv_.fail("a space or control character in the key " + shown(bytes));
     const auto number = static_cast<std::uint32_t>(trace_.keys_.size());
     const std::string_view kept = keep(bytes);
