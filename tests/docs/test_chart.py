@@ -47,6 +47,7 @@ def test_both_protocols_stand_beside_each_other(tmp_path: Path) -> None:
     texts = re.findall(r"<!-- ([^>]*?) -->", (tmp_path / "p.svg").read_text())
     assert texts.index("meta") < texts.index("128")
     assert texts.index("28") < texts.index("717")
+    assert {"million operations per second", "99th percentile, µs (logarithmic)"} <= set(texts)
 
 
 @pytest.mark.parametrize(("share", "code"), [(0.1, 0), (0.11, 1)])
