@@ -30,6 +30,7 @@ ELSEWHERE = {
     "apt-get",
     "telnet",
     "docker",
+    "helm",
     "kubectl",
     "systemctl",
     "perf",
