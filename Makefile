@@ -11,7 +11,7 @@ export CCACHE_BASEDIR := $(CURDIR)
 # Folders are mapped out of what is compiled: copies of the sources share results.
 export CCACHE_NOHASHDIR := 1
 
-.PHONY: setup build run test test-fast test-device test-debug test-canaries test-mutants soak soak-linearizability soak-schedules soak-faults test-clients test-browser test-bundle wheel test-python test-python-address bench-python bench bench-micro bundle rtl-area fuzz tidy lint format install uninstall deb clean help
+.PHONY: setup build run test test-fast test-device test-debug test-canaries test-mutants soak soak-linearizability soak-schedules soak-faults test-clients test-browser test-bundle wheel test-python test-python-address bench-python bench bench-micro bundle rtl-area fuzz tidy lint format install uninstall deb release clean help
 
 setup: ## install what building and testing need
 	@scripts/setup test
@@ -149,6 +149,10 @@ uninstall: ## remove what the last `make install` put in place (same DESTDIR)
 
 deb: build ## Debian packages, in build/packages
 	@cd build && cpack
+
+release: ## every artefact of a release, checked, in build/release: packages, wheel, archive, image, chart, SBOM, checksums
+	@scripts/setup release
+	@scripts/release/all
 
 clean: ## remove everything that was built
 	rm -rf build

@@ -16,6 +16,6 @@ foreach(pair "server tandem" "library ${CPACK_TANDEM_LIBRARY}" "devel tandem-dev
   execute_process(COMMAND gzip -9n ${plain} COMMAND_ERROR_IS_FATAL ANY)
   file(GLOB_RECURSE archives "${root}/*.a")
   if(archives)
-    execute_process(COMMAND strip --strip-debug --enable-deterministic-archives ${archives} COMMAND_ERROR_IS_FATAL ANY)
+    execute_process(COMMAND ${CPACK_TANDEM_STRIP} --strip-debug --enable-deterministic-archives ${archives} COMMAND_ERROR_IS_FATAL ANY)
   endif()
 endforeach()

@@ -55,10 +55,12 @@ def test_each_example_that_cannot_run_says_why() -> None:
 
 
 def test_the_packages_to_build_with_are_those_that_make_build_installs() -> None:
-    wanted = re.search(r"^packages=\((.*?)\)", (ROOT / "scripts/setup").read_text(), re.MULTILINE | re.DOTALL)
+    setup = (ROOT / "scripts/setup").read_text()
+    libraries = re.search(r"^libraries=\((.*?)\)", setup, re.MULTILINE | re.DOTALL)
+    wanted = re.search(r"^packages=\((.*?) \"\$\{libraries", setup, re.MULTILINE)
     printed = re.search(r"^sudo apt-get install (g\+\+.*?[^\\])\n", (ROOT / "docs/install.md").read_text(), re.M | re.S)
-    assert wanted is not None and printed is not None
-    assert printed[1].replace("\\", "").split() == wanted[1].split()
+    assert wanted is not None and libraries is not None and printed is not None
+    assert printed[1].replace("\\", "").split() == wanted[1].split() + libraries[1].split()
 
 
 def test_a_server_in_the_foreground_ends_its_block() -> None:

@@ -1,0 +1,5 @@
+"""A release takes long to make: its tests run by `make release`, not with the others."""
+
+import os
+
+collect_ignore_glob = [] if os.environ.get("TANDEM_RELEASE") else ["test_*.py"]
