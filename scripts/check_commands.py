@@ -19,6 +19,8 @@ ROWS_MIN = 30
 APART = re.compile(
     r"_(?:test|bench|fuzz)(?:_|\.)|_(?:fixture|harness|contract|witness)\.|^src/cli/|/exporter_metrics\."
 )
+# A word behind a command's name, as in `config get`, is no command.
+SUBCOMMAND = re.compile(r'words_?\[[1-9]\] [!=]= "\w+"')
 # What else the enumerators are called.
 ALSO = {"incr": ["increment"], "decr": ["decrement"], "flush_all": ["flush"], "stats": ["stat"]}
 # Those that are in more files, which must not become more still. Plain requests of get, gets, mg and ms are recognised
@@ -33,7 +35,7 @@ def named_in(root: Path) -> dict[str, list[str]]:
     for path in sorted((root / "src").glob("**/*.?pp")):
         file = str(path.relative_to(root))
         if not APART.search(file):
-            code[file] = re.sub(r"//.*", "", path.read_text())
+            code[file] = SUBCOMMAND.sub("", re.sub(r"//.*", "", path.read_text()))
     found = {}
     for command, name, form in ROW.findall(code[TABLE]):
         spellings = "|".join([command, *ALSO.get(command, [])])

@@ -71,7 +71,7 @@ def text_words(root: Path) -> set[str]:
     """Commands of the text protocol, and words that its parsers compare with what follows them."""
     parsers = source(
         root,
-        *(f"src/codec/{name}.cpp" for name in ("text_parser", "admin", "control", "replies_binary")),
+        *(f"src/codec/{name}.cpp" for name in ("text_parser", "config_lines", "admin", "control", "replies_binary")),
         "src/net/control*.cpp",
         "src/net/telemetry.cpp",
     )
@@ -212,7 +212,7 @@ KINDS: dict[str, tuple[Callable[[Path], set[str]], Callable[[list[bytes]], Calla
     "option": (memcached_options, has_options, ("memcached_fuzz",)),
 }
 # So many there are: a table that is not recognised any more, or only in part, is not taken for a shorter one.
-COUNTS = {"word": 79, "meta": 8, "flag": 32, "opcode": 43, "setting": 79, "option": 110}
+COUNTS = {"word": 80, "meta": 8, "flag": 32, "opcode": 52, "setting": 81, "option": 112}
 
 
 def excused(root: Path) -> dict[str, str]:

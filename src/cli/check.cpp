@@ -15,11 +15,29 @@
 #include "store/index_kinds.hpp"
 
 namespace tandem::cli {
-void check_unix_path(const Settings& settings, std::string_view where) {
+namespace {
+void check_unix_name(const std::string& path, std::string_view where) {
   constexpr std::size_t bytes_max = sizeof(sockaddr_un::sun_path) - 1;
-  if (settings.server.unix_path.size() <= bytes_max) return;
+  if (path.size() <= bytes_max) return;
   throw CommandError(EX_USAGE,
                      fmt::format("{}: longer than the {} bytes that a Unix socket's name may have", where, bytes_max));
+}
+}  // namespace
+
+void check_unix_path(const Settings& settings, std::string_view where) {
+  check_unix_name(settings.server.unix_path, where);
+}
+
+void check_control(const Settings& settings, std::string_view where) {
+  const std::string& path = settings.server.control_path;
+  if (path.empty()) return;
+  check_unix_name(path, where);
+  // Everybody on the machine may connect to such a name.
+  if (path.front() == '@')
+    throw CommandError(EX_USAGE,
+                       fmt::format("{}: {} names no file, whose permissions would protect it", where, in_quotes(path)));
+  if (path == settings.server.unix_path)
+    throw CommandError(EX_USAGE, fmt::format("{}: {} is the clients' Unix socket (unix)", where, in_quotes(path)));
 }
 
 void check_eviction(const Settings& settings, std::string_view where) {
@@ -88,6 +106,7 @@ void check_together(const Settings& settings, const std::function<std::string(co
   }
   check_tls(settings, where);
   check_unix_path(settings, where(*find_option("unix")));
+  check_control(settings, where(*find_option("control")));
   check_eviction(settings, where(*find_option("eviction")));
   check_gpu(settings, where(*find_option("gpu")));
   check_gpus(settings, where(*find_option("gpus")));

@@ -25,6 +25,7 @@ Invocation parse_memcached(std::span<const std::string> arguments);
 
 // Throws CommandError (EX_USAGE) if the Unix socket's name is too long for the system.
 void check_unix_path(const Settings& settings, std::string_view where);
+void check_control(const Settings& settings, std::string_view where);
 
 // Throws CommandError (EX_USAGE) for an unknown kind of eviction.
 void check_eviction(const Settings& settings, std::string_view where);

@@ -342,6 +342,7 @@ class MemcachedParser {
     if (server.tls.enabled && server.tcp_port == 0)
       throw CommandError(EX_USAGE, "ERROR: You cannot enable SSL without a TCP port.");
     check_unix_path(result_.settings, "-s");
+    check_control(result_.settings, "-o control");
     check_eviction(result_.settings, "-o eviction");
     check_gpu(result_.settings, "-o gpu");
     check_gpus(result_.settings, "-o gpus");

@@ -43,6 +43,7 @@ bool no_index_power(const Settings& s) { return s.engine.index_power == 0; }
 bool tls(const Settings& s) { return s.server.tls.enabled; }
 bool network(const Settings& s) { return s.server.unix_path.empty(); }
 bool unix_socket(const Settings& s) { return !network(s); }
+bool control(const Settings& s) { return !s.server.control_path.empty(); }
 bool metrics(const Settings& s) { return !s.server.metrics.empty(); }
 bool sasl(const Settings& s) { return s.server.sasl; }
 bool watch(const Settings& s) { return s.server.watch_enabled; }

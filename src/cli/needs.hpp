@@ -38,6 +38,7 @@ bool no_index_power(const Settings& s);
 bool tls(const Settings& s);
 bool network(const Settings& s);
 bool unix_socket(const Settings& s);
+bool control(const Settings& s);
 bool metrics(const Settings& s);
 bool sasl(const Settings& s);
 bool watch(const Settings& s);

@@ -197,7 +197,9 @@ void serve(Settings& settings, ServerStyle style, Engine& engine, Daemon& daemon
   }
   daemon.leave(process.core_files);
   if (process.seccomp) {
-    filter_system_calls({.removes_files = !process.pid_file.empty() || !settings.server.unix_path.empty(),
+    const ServerOptions& server_options = settings.server;
+    const bool has_socket_file = !server_options.unix_path.empty() || !server_options.control_path.empty();
+    filter_system_calls({.removes_files = !process.pid_file.empty() || has_socket_file,
                          .memory_file = !settings.engine.memory_file.empty()});
   }
   if (says) say_serving(settings, style, engine, server);
@@ -223,8 +225,9 @@ int run_server(Settings settings, ServerStyle style, const ChangedSettings& chan
 
   Daemon daemon;
   if (process.daemon) {
-    // The socket's file is removed at the end, when the working directory may have changed.
+    // The sockets' files are removed at the end, when the working directory may have changed.
     settings.server.unix_path = absolute_path(settings.server.unix_path);
+    settings.server.control_path = absolute_path(settings.server.control_path);
     // Certificates may be reloaded from there, too.
     for (std::string* path : {&settings.server.tls.certificate, &settings.server.tls.key, &settings.server.tls.ca})
       *path = absolute_path(*path);

@@ -79,6 +79,7 @@ inline constexpr std::string_view not_a_number = "Non-numeric server-side value 
 inline constexpr std::string_view auth_error = "Auth failure.";
 inline constexpr std::string_view unknown_command = "Unknown command";
 inline constexpr std::string_view no_memory = "Out of memory";
+inline constexpr std::string_view config_read_only = "config is read-only here";
 inline constexpr std::string_view no_memory_store = "Out of memory allocating item";
 inline constexpr std::string_view no_memory_new = "Out of memory allocating new item";
 inline constexpr std::string_view no_memory_number = "Out of memory incrementing value";
@@ -89,7 +90,9 @@ inline constexpr std::string_view mechanisms = "PLAIN";
 // Form of the body behind an opcode's header, each read by a function of PacketParser.
 enum class Form : std::uint8_t {
   unknown,
+  // Some servers lack the next two.
   range,
+  config,
   get,
   touch,
   store,
@@ -129,7 +132,9 @@ inline constexpr std::uint8_t get = 0x00, set = 0x01, add = 0x02, replace = 0x03
                               quitq = 0x17, flushq = 0x18, appendq = 0x19, prependq = 0x1a, verbosity = 0x1b,
                               touch = 0x1c, gat = 0x1d, gatq = 0x1e, sasl_list = 0x20, sasl_auth = 0x21,
                               sasl_step = 0x22, gatk = 0x23, gatkq = 0x24, rget = 0x30, rdelete = 0x37, rdeleteq = 0x38,
-                              exchange = 0x60, take = 0x61, exchangeq = 0x62, takeq = 0x63;
+                              config_get = 0x60, config_getq = 0x61, config_getk = 0x62, config_getkq = 0x63,
+                              config_set = 0x64, config_setq = 0x65, config_delete = 0x66, config_deleteq = 0x67,
+                              config_list = 0x68, exchange = 0x70, take = 0x71, exchangeq = 0x72, takeq = 0x73;
 }  // namespace opcode
 
 inline constexpr std::size_t rule_count = opcode::takeq + 1;
@@ -187,6 +192,13 @@ inline constexpr std::array<Rule, rule_count> rules = [] {
   const Rule range{.form = Form::range, .key = Key::optional, .extras_bytes = range_extras_bytes};  // extras: at least
   all[o::rget] = range;
   put(o::rdelete, o::rdeleteq, range);
+  // memcached has none in 0x60 to 0x68; those of AWS's server and clients.
+  put(o::config_get, o::config_getq, {.form = Form::config, .key = Key::one});
+  put(o::config_getk, o::config_getkq, {.form = Form::config, .key = Key::one, .with_key = true});
+  put(o::config_set, o::config_setq,
+      {.form = Form::config, .key = Key::one, .extras_bytes = flags_bytes, .has_value = true});
+  put(o::config_delete, o::config_deleteq, {.form = Form::config, .key = Key::one});
+  all[o::config_list] = {.form = Form::config};
   all[o::sasl_list] = {.form = Form::sasl_list, .open = true};
   all[o::sasl_auth] = {.form = Form::sasl_auth, .key = Key::one, .has_value = true, .open = true};
   all[o::sasl_step] = {.form = Form::sasl_step, .key = Key::one, .has_value = true, .open = true};

@@ -41,6 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   ProtocolOptions options;
   options.item_bytes_max = 2000;
   options.ordered = true;
+  options.config = tandem::ConfigAccess::write;
   options.large_value_bytes = 64;
   options.line_bytes_max = 1u << 30;  // whether a line is too long depends on how much of it has arrived
   if (choices.sasl) options.sasl = sasl.get();

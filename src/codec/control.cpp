@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "codec/admin_command.hpp"
+#include "codec/config_lines.hpp"
 #include "codec/protocol.hpp"
 #include "codec/reply.hpp"
 #include "codec/reply_writer.hpp"
@@ -90,7 +91,11 @@ StreamRequest execute_control(const Query& query, const ProtocolOptions& options
       return codec::stats(query, options, server, out);
     case Reply::binary_stats:
     case Reply::binary_flush:
+    case Reply::binary_config:
       codec::execute_binary_control(query, options, server, out);
+      return {};
+    case Reply::config:
+      codec::execute_config_line(query, server.config(), out);
       return {};
     case Reply::administer:
       return codec::administer_line(query, options, server, out);

@@ -66,6 +66,11 @@ class LineParser {
   Step verbosity(const Words& words);
   Step control(Reply reply, bool no_reply);
 
+  // --- config_lines.cpp
+  Step config(const Words& words);
+  Step config_set(const Words& words);
+  Step skip_value(std::string_view text, bool no_reply, std::uint64_t bytes);
+
   // --- meta_parser.cpp
   Step meta(std::string_view name);
   Step meta_get(std::string_view key, const char* flags);

@@ -16,6 +16,12 @@ namespace {
 constexpr std::size_t mechanism_bytes_max = 32;
 constexpr std::size_t sasl_message_bytes_max = 3 * Credentials::line_bytes_max;
 
+ConfigAction config_action(std::uint8_t opcode) noexcept {
+  if (opcode < opcode::config_set) return ConfigAction::get;
+  if (opcode < opcode::config_delete) return ConfigAction::set;
+  return opcode < opcode::config_list ? ConfigAction::remove : ConfigAction::list;
+}
+
 bool is_plain(std::string_view mechanism) noexcept {
   constexpr std::string_view plain = text::mechanisms;
   return std::ranges::equal(mechanism, plain, {}, [](char c) { return c >= 'a' && c <= 'z' ? c - 'a' + 'A' : int{c}; });
@@ -58,7 +64,7 @@ TD_INLINE PacketParser::Step PacketParser::packet() {
   if (TD_UNLIKELY(options_.sasl != nullptr) && (parser_.session_ & session::authenticated) == 0 && !rule.open)
     return answer_and_close(text::auth_error, binary::Status::auth_error);
   if (TD_UNLIKELY(r.key_bytes > key_bytes_max)) return answer_and_close(text::invalid, binary::Status::invalid);
-  if (TD_UNLIKELY(rule.form == Form::unknown || (rule.form == Form::range && !options_.ordered))) {
+  if (TD_UNLIKELY(rule.form <= Form::config && !has(rule.form))) {
     answer(text::unknown_command, binary::Status::unknown_command);
     return skip(r);
   }
@@ -88,12 +94,13 @@ TD_INLINE PacketParser::Step PacketParser::packet() {
     case Form::version:
       answer(options_.version, binary::Status::ok);
       return skip(r);
-    case Form::stat: {
+    case Form::stat:
       set_key(start(Opcode::control, Reply::binary_stats, 0), r);
       return commit(r);
-    }
     case Form::range:
       return range(r, rule);
+    case Form::config:
+      return config(r, rule);
     case Form::sasl_list:
     case Form::sasl_auth:
     case Form::sasl_step:
@@ -306,6 +313,31 @@ PacketParser::Step PacketParser::range(const Request& r, const Rule& rule) {
   Query& q = start(Opcode::control, Reply::binary_range, rule.options);
   q.wire_bytes += r.extras_bytes;
   set_key(q, r);
+  return commit(r);
+}
+
+PacketParser::Step PacketParser::config(const Request& r, const Rule& rule) {
+  const ConfigAction action = config_action(r.opcode);
+  const bool writes = action == ConfigAction::set || action == ConfigAction::remove;
+  if (writes && options_.config != ConfigAccess::write) {
+    answer(text::config_read_only, binary::Status::auth_error);
+    return skip(r);
+  }
+  const std::uint32_t bytes = r.value_bytes();
+  if (bytes > ConfigStore::value_bytes_max) {
+    answer(text::too_large, binary::Status::too_large);
+    return skip(r);
+  }
+  if (static_cast<std::uint64_t>(end_ - p_) < header_bytes + std::uint64_t{r.body_bytes}) {
+    parser_.wanted_bytes_ = header_bytes + std::uint64_t{r.body_bytes};
+    return Step::need_more;
+  }
+  Query& q = start(Opcode::control, Reply::binary_config, rule.options);
+  set_key(q, r);
+  q.client_flags = r.extras_bytes == 0 ? 0 : read<std::uint32_t>(extras());
+  q.value = q.key + q.key_bytes;
+  q.value_bytes = bytes;
+  q.delta = static_cast<std::uint64_t>(action);
   return commit(r);
 }
 

@@ -39,6 +39,12 @@ class PacketParser {
   Step flush(const binary::Request& r, const binary::Rule& rule);
   Step range(const binary::Request& r, const binary::Rule& rule);
   Step sasl(const binary::Request& r, binary::Form form);
+  Step config(const binary::Request& r, const binary::Rule& rule);
+  // Whether the server has requests of these forms, of those that it may lack.
+  bool has(binary::Form form) const noexcept {
+    return (form == binary::Form::range && options_.ordered) ||
+           (form == binary::Form::config && options_.config != ConfigAccess::none);
+  }
 
   // The packet's query with its common fields set; the caller fills in the rest and commits.
   TD_INLINE Query& start(Opcode opcode, Reply reply, std::uint16_t options) noexcept;

@@ -33,6 +33,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   ProtocolOptions options;
   options.item_bytes_max = 2000;
   options.large_value_bytes = 64;
+  options.config = tandem::ConfigAccess::write;
   // As in memcached, whether a line is too long depends on how much of it has arrived.
   options.line_bytes_max = choices.short_lines ? 100 : 1u << 30;
 

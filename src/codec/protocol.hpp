@@ -12,6 +12,7 @@
 
 #include "base/clock.hpp"
 #include "codec/admin.hpp"
+#include "codec/config_store.hpp"
 #include "codec/credentials.hpp"
 #include "codec/dialect.hpp"
 #include "codec/output.hpp"
@@ -27,7 +28,8 @@ struct ProtocolOptions {
   std::uint32_t large_value_bytes = 8 * 1024;  // larger values that have not arrived whole are received straight into
                                                // the heap
   bool cas = true, flush_enabled = true;
-  bool ordered = false;                            // the index is: there are ranges
+  bool ordered = false;  // the index is: there are ranges
+  ConfigAccess config = ConfigAccess::none;
   bool dump_enabled = true, watch_enabled = true;  // memcached's -X and -W turn them off
   bool shutdown_enabled = false;                   // -A
   bool lru_maintainer = true;                      // -o no_lru_maintainer turns `lru mode` and `temp_ttl` off
@@ -180,6 +182,7 @@ class ServerControl {
   // Why reloading the certificates failed, in one line; empty: it succeeded.
   virtual std::string refresh_certificates() = 0;
   virtual Administration& administration() = 0;
+  virtual ConfigStore& config() = 0;
 };
 
 // Executes an Opcode::control query and writes its reply, or returns the reply to stream.

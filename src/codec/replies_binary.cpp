@@ -4,6 +4,7 @@
 
 #include "codec/admin_command.hpp"
 #include "codec/binary.hpp"
+#include "codec/config_packets.hpp"
 #include "codec/packet_writer.hpp"
 #include "codec/reply.hpp"
 #include "codec/reply_writer.hpp"
@@ -203,6 +204,7 @@ void write_binary(const Query& q, const Result& r, const ReplyContext& context) 
 
 void execute_binary_control(const Query& query, const ProtocolOptions& options, ServerControl& server, Output& out) {
   if (reply_of(query) == Reply::binary_stats) return stats(query, options, server, out);
+  if (reply_of(query) == Reply::binary_config) return execute_config_packet(query, server.config(), out);
   server.flush_all(query.expiry_s);
   if (!query.has(option::no_reply)) write_status(query, binary::Status::ok, {}, out);
 }

@@ -31,6 +31,7 @@ enum class Reply : std::uint8_t {
   administer,  // the whole line
   meta_range,  // the whole line (codec/range_lines.hpp)
   refresh_certs,
+  config,  // delta: a ConfigAction; the key, client_flags and value
   // The answer to a set with user and password: Query::value is the line, Query::delta an Attempt.
   authenticate,
   // Binary protocol: Query::wire is the request's header. These are the last ones.
@@ -44,9 +45,10 @@ enum class Reply : std::uint8_t {
   binary_displaced,  // exchange, take
   binary_arithmetic,
   // Opcode::control.
-  binary_flush,  // expiry_s
-  binary_stats,  // the key
-  binary_range,  // the extras, and the key (codec/range_packets.hpp)
+  binary_flush,   // expiry_s
+  binary_stats,   // the key
+  binary_range,   // the extras, and the key (codec/range_packets.hpp)
+  binary_config,  // as config
 };
 
 // Whether an answer to a request for authentication counts as an attempt.
@@ -102,6 +104,9 @@ inline constexpr std::string_view bad_arithmetic_mode = "CLIENT_ERROR invalid mo
 inline constexpr std::string_view opaque_too_long = "CLIENT_ERROR opaque token too long\r\n";
 inline constexpr std::string_view flags_are_too_long = "CLIENT_ERROR options flags are too long\r\n";
 inline constexpr std::string_view flags_too_long = "CLIENT_ERROR options flags too long\r\n";
+// Config.
+inline constexpr std::string_view config_read_only = "CLIENT_ERROR config is read-only here\r\n";
+inline constexpr std::string_view config_too_large = "CLIENT_ERROR config values have at most 16384 bytes\r\n";
 // Administration.
 inline constexpr std::string_view no_shutdown = "ERROR: shutdown not enabled\r\n";
 inline constexpr std::string_view no_watch = "CLIENT_ERROR watch commands not allowed\r\n";

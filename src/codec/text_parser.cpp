@@ -40,6 +40,8 @@ LineParser::Step LineParser::text(std::string_view name) {
       return control(Reply::refresh_certs, words.last_is("noreply"));
     case Form::administer:
       return control(Reply::administer, false);
+    case Form::config:
+      return config(words);
     default:
       break;
   }

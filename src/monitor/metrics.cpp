@@ -169,6 +169,10 @@ void put_network(Families& f, const net::ServerSnapshot& s) {
     f.gauge("tandem_tls_certificate_not_after_seconds", "Unix time at which the certificate's validity ends.");
     f.put(*s.certificate_not_after);
   }
+  if (s.config_version) {
+    f.gauge("tandem_config_version", "Version of the fleet's list of nodes (config get cluster); 0: there is none.");
+    f.put(*s.config_version);
+  }
   f.counter("tandem_network_bytes_total", "Bytes from and to clients.");
   f.put(s.net.bytes_read, {{"direction", "received"}});
   f.put(s.net.bytes_written, {{"direction", "sent"}});

@@ -16,10 +16,11 @@ constexpr int events_max = 16;
 }  // namespace
 
 Acceptor::Acceptor(State& state, std::vector<BoundSocket> tcp, std::vector<UnixListener> local,
-                   const std::vector<std::unique_ptr<Worker>>& workers)
+                   const std::vector<std::unique_ptr<Worker>>& workers, UnixListener control)
     : state_(state),
       tcp_(std::move(tcp)),
       local_(std::move(local)),
+      control_(std::move(control)),
       workers_(workers),
       epoll_(epoll_create1(EPOLL_CLOEXEC)) {
   if (!epoll_) throw std::system_error(errno, std::generic_category(), "epoll_create1");
@@ -35,12 +36,14 @@ Acceptor::Acceptor(State& state, std::vector<BoundSocket> tcp, std::vector<UnixL
 void Acceptor::close() noexcept {
   tcp_.clear();
   local_.clear();
+  control_.close();
 }
 
 std::vector<int> Acceptor::listening_fds() const {
   std::vector<int> fds;
   for (const BoundSocket& socket : tcp_) fds.push_back(socket.fd.get());
   for (const UnixListener& listener : local_) fds.push_back(listener.fd());
+  if (control_.fd() >= 0) fds.push_back(control_.fd());
   return fds;
 }
 
@@ -52,7 +55,7 @@ void Acceptor::run() {
     bool one_closed = false;
     for (int i = 0; i < count; ++i) {
       if (events[i].data.fd >= 0) {
-        if (!paused_) accept_from(events[i].data.fd);
+        if (!paused_ || events[i].data.fd == control_.fd()) accept_from(events[i].data.fd);
       } else {
         state_.acceptor_wakeup.reset();
         one_closed = true;
@@ -74,8 +77,9 @@ bool Acceptor::speaks_tls(int listener) const noexcept {
 
 void Acceptor::accept_from(int listener) {
   const bool tls = speaks_tls(listener);
+  const ProtocolOptions& protocol = listener == control_.fd() ? state_.control_protocol : state_.protocol;
   for (int i = 0; i < accepts_per_wakeup; ++i) {
-    if (is_full() && !state_.options.maxconns_fast) return pause(false);
+    if (!has_room(listener) && !state_.options.maxconns_fast) return pause(false);
     sockaddr_storage address{};
     socklen_t bytes = sizeof address;
     Fd socket(accept4(listener, reinterpret_cast<sockaddr*>(&address), &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC));
@@ -93,7 +97,7 @@ void Acceptor::accept_from(int listener) {
           continue;  // the client has closed, or a signal interrupted
       }
     }
-    if (is_full()) {
+    if (!has_room(listener)) {
       // Sent as far as the fresh socket takes it, which is all of it. A client with TLS could not read it.
       if (!tls) {
         [[maybe_unused]] const auto sent = send(socket.get(), too_many.data(), too_many.size(), MSG_NOSIGNAL);
@@ -101,7 +105,7 @@ void Acceptor::accept_from(int listener) {
       state_.rejected_connections.add();
       continue;
     }
-    hand_over(std::move(socket), tls, PeerAddress(address));
+    hand_over(std::move(socket), protocol, tls, PeerAddress(address));
   }
 }
 
@@ -119,7 +123,7 @@ void Acceptor::tell_failure(int error) noexcept {
   }
 }
 
-void Acceptor::hand_over(Fd socket, bool tls, const PeerAddress& client) {
+void Acceptor::hand_over(Fd socket, const ProtocolOptions& protocol, bool tls, const PeerAddress& client) {
   state_.total_connections.add();
   // The fewest connections; round robin among equals.
   Worker* chosen = nullptr;
@@ -132,20 +136,24 @@ void Acceptor::hand_over(Fd socket, bool tls, const PeerAddress& client) {
   if (state_.verbosity.load(std::memory_order_relaxed) >= 2)
     log().debug("<{} new auto-negotiating client connection", socket.get());
   try {
-    chosen->adopt(std::move(socket), tls, client);
+    chosen->adopt(std::move(socket), protocol, tls, client);
   } catch (const std::exception& error) {
     log().warn("a connection was dropped: {}", error.what());
     state_.connections.fetch_sub(1, std::memory_order_seq_cst);
   }
 }
 
-// Stops listening: new clients wait in the backlog.
+// Stops listening: new clients wait in the backlog. Those of the control socket only while there are no descriptors.
 void Acceptor::pause(bool retries) noexcept {
+  if (!paused_) {
+    paused_at_ = std::chrono::steady_clock::now();
+    state_.listen_disabled.add();
+  }
   paused_ = true;
   retries_ = retries;
-  paused_at_ = std::chrono::steady_clock::now();
-  state_.listen_disabled.add();
-  for (const int fd : listening_fds()) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  for (const int fd : listening_fds()) {
+    if (retries || fd != control_.fd()) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  }
   // Before the count is read again: either the last close sees this, or run() sees its decrement.
   state_.accept_paused.store(true, std::memory_order_seq_cst);
 }

@@ -22,8 +22,9 @@ namespace tandem::net {
 
 class Acceptor {
  public:
+  // control: its clients are accepted beyond the limit of connections.
   Acceptor(State& state, std::vector<BoundSocket> tcp, std::vector<UnixListener> local,
-           const std::vector<std::unique_ptr<Worker>>& workers);
+           const std::vector<std::unique_ptr<Worker>>& workers, UnixListener control = {});
 
   // Until State::stopping is set and State::acceptor_wakeup notified.
   void run();
@@ -36,16 +37,18 @@ class Acceptor {
 
  private:
   void accept_from(int listener);
-  void hand_over(Fd socket, bool tls, const PeerAddress& client);
+  void hand_over(Fd socket, const ProtocolOptions& protocol, bool tls, const PeerAddress& client);
   void tell_failure(int error) noexcept;
   void pause(bool retries) noexcept;
   void resume() noexcept;
   bool is_full() const noexcept;
+  bool has_room(int listener) const noexcept { return listener == control_.fd() || !is_full(); }
   bool speaks_tls(int listener) const noexcept;
 
   State& state_;
   std::vector<BoundSocket> tcp_;
   std::vector<UnixListener> local_;
+  UnixListener control_;  // closed: there is none
   const std::vector<std::unique_ptr<Worker>>& workers_;
   Fd epoll_;
   std::size_t next_worker_ = 0;

@@ -30,7 +30,7 @@ class Limits : public testing::Test {
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) != 0)
       throw std::runtime_error("socketpair");
     state_.connections.fetch_add(1);
-    connections_.adopt(Fd(pair[1]), false, {});
+    connections_.adopt(Fd(pair[1]), state_.protocol, false, {});
     clients_.emplace_back(pair[0]);
     Connection* newest = nullptr;
     connections_.for_each([&](Connection& c) {

@@ -36,9 +36,9 @@ void Connections::watch(Connection& c, std::uint32_t events) noexcept {
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, c.fd, &event) != 0) close(c);
 }
 
-void Connections::adopt(Fd socket, bool tls, const PeerAddress& client) {
+void Connections::adopt(Fd socket, const ProtocolOptions& protocol, bool tls, const PeerAddress& client) {
   const Clock& clock = state_.engine.shared().clock;
-  auto owned = std::make_unique<Connection>(socket.get(), client, state_.protocol, clock);
+  auto owned = std::make_unique<Connection>(socket.get(), client, protocol, clock);
   Connection* const c = owned.get();
   if (tls) c->tls = std::make_unique<TlsSession>(c->fd, clock.now_s());
   note_opened(state_.events, c->fd, client);

@@ -321,6 +321,10 @@ void Control::settings(StatSink& sink) const {
   put(sink, "idle_timeout", server.idle_timeout_s);
   put(sink, "read_buf_mem_limit", std::uint64_t{server.input_limit_mib} << 20);
   put(sink, "track_sizes", yes_no(state_.track_sizes.load(std::memory_order_relaxed)));
+  if (!server.control_path.empty()) {
+    put(sink, "tandem_control", server.control_path);
+    put(sink, "tandem_control_tcp", yes_no(server.control_tcp));
+  }
   tls_settings(sink);
   put(sink, "memory_file", engine.memory_file.empty() ? "(null)" : engine.memory_file);
 }
@@ -385,6 +389,10 @@ void Control::own(StatSink& sink) const {
   put(sink, "udp_requests", now.net.udp_requests);
   put(sink, "udp_requests_dropped", now.net.udp_requests_dropped);
   put(sink, "udp_replies_dropped", now.net.udp_replies_dropped);
+  if (!state_.options.control_path.empty()) {
+    put(sink, "config_keys", state_.config.size());
+    put(sink, "config_version", state_.config.version());
+  }
   put(sink, "range_reads", now.net.range_reads);
   put(sink, "range_items", now.net.range_items);
   put(sink, "range_removes", now.net.range_removes);

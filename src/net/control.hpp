@@ -32,6 +32,7 @@ class Control final : public ServerControl {
   void set_verbosity(unsigned level) override;
   std::string refresh_certificates() override;
   Administration& administration() override { return admin_; }
+  ConfigStore& config() override { return state_.config; }
   Telemetry& telemetry() noexcept { return telemetry_; }
 
  private:

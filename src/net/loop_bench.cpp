@@ -71,7 +71,7 @@ void worker(benchmark::State& state) {
   for (std::int64_t i = 0; i < state.range(0); ++i) {
     auto [client, server] = connected();
     shared.connections.fetch_add(1);
-    workers.front()->adopt(std::move(server));
+    workers.front()->adopt(std::move(server), shared.protocol);
     clients.push_back(std::move(client));
   }
   const std::string set = "set key-of-16-bytes. 0 0 64\r\n" + value + "\r\n";

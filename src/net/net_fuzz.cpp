@@ -111,6 +111,8 @@ class Harness {
 
   ServerOptions server_options() const {
     ServerOptions options;
+    options.control_path = "none is made";  // `config`, which all clients may write
+    options.control_tcp = true;
     if (!passwords_) return options;
     static const Fd file(memfd_create("passwords", MFD_CLOEXEC));
     TD_ASSERT(write(file.get(), "u:p\n", 4) == 4);
@@ -144,7 +146,7 @@ class Harness {
     const int small = 4096;  // the worker's socket is full soon
     setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
     state_.connections.fetch_add(1);
-    worker().adopt(Fd(pair[1]));
+    worker().adopt(Fd(pair[1]), state_.protocol);
     return {Fd(pair[0]), {}};
   }
   static std::string_view recv_some(const Fd& socket) {

@@ -85,6 +85,10 @@ void Server::Parts::start() {
     if (options.tcp_port != 0) tcp = listen_tcp(options);
     if (options.udp_port != 0) udp = bind_udp(options, worker_count);
   }
+  constexpr unsigned own_user_only = 0600;
+  UnixListener config = options.control_path.empty()
+                            ? UnixListener()
+                            : UnixListener(options.control_path, own_user_only, options.backlog);
   if (!tcp.empty()) tcp_port = tcp.front().port;
   if (!udp.empty()) udp_port = udp.front().port;
   for (const BoundSocket& socket : tcp)
@@ -99,7 +103,7 @@ void Server::Parts::start() {
     if (options.xdp != nullptr) std::ranges::move(options.xdp->take_ports(w, worker_count), std::back_inserter(own));
     workers.push_back(std::make_unique<Worker>(state, control, std::move(own)));
   }
-  acceptor = std::make_unique<Acceptor>(state, std::move(tcp), std::move(local), workers);
+  acceptor = std::make_unique<Acceptor>(state, std::move(tcp), std::move(local), workers, std::move(config));
   control.observe(workers, *acceptor, tcp_port, udp_port);
 
   const SignalsBlocked blocked;

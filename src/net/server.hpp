@@ -45,10 +45,14 @@ struct ServerOptions {
   // -U; -1: any free port; 0: off, because datagrams have no authenticated sender, and replies could flood a third
   // party
   int udp_port = 0;
-  std::string xdp_interface;           // whose UDP packets to udp_port, which is a number then, AF_XDP sockets get
-  std::shared_ptr<net::Xdp> xdp;       // attached to it (Xdp::attach) while the process has the rights; for one server
-  std::string unix_path;               // -s; turns TCP and UDP off
-  unsigned unix_mask = 0700;           // -a, the socket file's mode
+  std::string xdp_interface;      // whose UDP packets to udp_port, which is a number then, AF_XDP sockets get
+  std::shared_ptr<net::Xdp> xdp;  // attached to it (Xdp::attach) while the process has the rights; for one server
+  std::string unix_path;          // -s; turns TCP and UDP off
+  unsigned unix_mask = 0700;      // -a, the socket file's mode
+  // Unix socket, for the server's user alone, whose clients may change the values of `config`; beside all others.
+  // Empty: there is no command `config`.
+  std::string control_path;
+  bool control_tcp = false;            // any client may change them
   unsigned threads = 4;                // -t
   unsigned connections_max = 1024;     // -c
   unsigned requests_per_event = 20;    // -R: a connection yields after so many requests

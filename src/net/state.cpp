@@ -25,8 +25,17 @@ ProtocolOptions protocol_options(const ServerOptions& server, Engine& engine, Cr
   const std::optional<Dialect> dialect = dialect_of(server.protocol);
   if (!dialect) throw std::invalid_argument("no such protocol: " + server.protocol);
   options.dialect = *dialect;
+  if (!server.control_path.empty()) options.config = server.control_tcp ? ConfigAccess::write : ConfigAccess::read;
   options.sasl = sasl;
   options.auth_file = auth_file;
+  return options;
+}
+
+// Who may open the socket needs no password.
+ProtocolOptions control_options(ProtocolOptions options) {
+  options.config = ConfigAccess::write;
+  options.dialect = Dialect::automatic;
+  options.sasl = options.auth_file = nullptr;
   return options;
 }
 
@@ -46,6 +55,7 @@ State::State(const ServerOptions& o, Engine& e)
       sasl(credentials(o.sasl, o.sasl_file, Credentials::Format::sasl_file)),
       auth_file(credentials(!o.auth_file.empty(), o.auth_file, Credentials::Format::auth_file)),
       protocol(protocol_options(o, e, sasl.get(), auth_file.get())),
+      control_protocol(control_options(protocol)),
       tls(o.tls.enabled ? std::make_unique<TlsContext>(o.tls) : nullptr),
       verbosity(o.verbosity),
       track_sizes(o.track_sizes),

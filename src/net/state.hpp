@@ -50,7 +50,8 @@ struct State {
   // Users of the binary protocol, and of the text protocol; nullptr: no authentication.
   const std::unique_ptr<Credentials> sasl, auth_file;
   const ProtocolOptions protocol;
-  const std::unique_ptr<TlsContext> tls;  // nullptr: without
+  const ProtocolOptions control_protocol;  // of connections to the control socket
+  const std::unique_ptr<TlsContext> tls;   // nullptr: without
 
   std::atomic<int> verbosity;
   std::atomic<bool> stopping{false};
@@ -73,6 +74,7 @@ struct State {
 
   EventLog events;
   PrefixStats prefixes;
+  ConfigStore config;
   DumpPlace dump_place;
   MaintenanceRecorder maintenance_recorder;
 

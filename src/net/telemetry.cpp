@@ -105,6 +105,7 @@ ServerSnapshot Telemetry::snapshot() const {
   if (state_.options.xdp != nullptr) s.xdp = state_.options.xdp->facts();
   if (state_.tls != nullptr) s.certificate_not_after = state_.tls->not_after();
   if (s.engine.has_file) s.restart_items = state_.engine.restart() ? state_.engine.restart()->items : 0;
+  if (!state_.options.control_path.empty()) s.config_version = state_.config.version();
   s.uptime_s = state_.engine.shared().clock.uptime_s();
   for (const auto& worker : *workers_) {
     s.net.add(worker->counters());

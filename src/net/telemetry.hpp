@@ -32,6 +32,7 @@ struct ServerSnapshot {
   std::optional<std::int64_t> certificate_not_after;                // Unix time; nothing: no TLS
   std::optional<Xdp::Facts> xdp;                                    // nothing: no AF_XDP sockets
   std::optional<std::uint64_t> restart_items;                       // taken over from the memory file, if there is one
+  std::optional<std::uint64_t> config_version;                      // of the list of nodes; nothing: no `config`
   std::uint32_t uptime_s = 0;
   LatencyTotals latency;
   TaskTotals tasks;

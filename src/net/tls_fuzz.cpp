@@ -154,7 +154,7 @@ class Harness {
     const int small = 4096;  // the worker's socket is full soon
     setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
     state_.connections.fetch_add(1);
-    worker().adopt(Fd(pair[1]), true);
+    worker().adopt(Fd(pair[1]), state_.protocol, true);
     Peer peer{Fd(pair[0]), SslPtr(SSL_new(client_context_.get())), BIO_new(BIO_s_mem()), BIO_new(BIO_s_mem())};
     BIO_set_mem_eof_return(peer.in, -1);
     SSL_set_bio(peer.ssl.get(), peer.in, peer.out);

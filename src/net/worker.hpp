@@ -43,10 +43,9 @@ class Worker final {
   Worker& operator=(const Worker&) = delete;
   ~Worker();
 
-  // Any thread. Takes over a connected, non-blocking socket, already counted in State::connections; `tls`: it speaks
-  // TLS.
-  void adopt(Fd socket, bool tls = false, const PeerAddress& client = {}) {
-    connections_.adopt(std::move(socket), tls, client);
+  // Any thread. As Connections::adopt(); `tls`: it speaks TLS.
+  void adopt(Fd socket, const ProtocolOptions& protocol, bool tls = false, const PeerAddress& client = {}) {
+    connections_.adopt(std::move(socket), protocol, tls, client);
   }
   std::uint32_t connection_count() const noexcept { return connections_.count(); }
 

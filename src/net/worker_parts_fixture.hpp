@@ -56,7 +56,7 @@ class Parts {
   Client connect() {
     const auto [client, server] = pair_of(SOCK_STREAM);
     state_.connections.fetch_add(1);
-    connections.adopt(Fd(server), false, {});
+    connections.adopt(Fd(server), state().protocol, false, {});
     Connection* newest = nullptr;  // the first of the list
     connections.for_each([&](Connection& c) {
       if (newest == nullptr) newest = &c;

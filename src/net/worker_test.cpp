@@ -64,7 +64,7 @@ class ByHand {
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) != 0)
       throw std::runtime_error("socketpair");
     state_.connections.fetch_add(1);
-    workers_.front()->adopt(Fd(pair[1]));
+    workers_.front()->adopt(Fd(pair[1]), state_.protocol);
     return Fd(pair[0]);
   }
   // All of it at once, or the test is wrong.

@@ -107,6 +107,7 @@ enum class Form : std::uint8_t {
   stats,         // read when it is executed (codec/control.cpp)
   certificates,  // [noreply]
   administer,    // read when it is executed (codec/admin.cpp)
+  config,        // get <key>; set <key> <flags> <bytes> [noreply], the value; delete <key> [noreply]
 };
 
 // Commands of the text and meta protocols; a binary request counts as the equivalent one. Commands up to `other` are
@@ -152,6 +153,7 @@ enum class Form : std::uint8_t {
   X(watch, "watch", Form::administer) \
   X(cache_memlimit, "cache_memlimit", Form::administer) \
   X(shutdown, "shutdown", Form::administer) \
+  X(config, "config", Form::config) /* of ElastiCache */ \
   TD_DEBUG_COMMANDS(X)
 #ifdef TANDEM_DEBUG_COMMANDS
 #define TD_DEBUG_COMMANDS(X) \

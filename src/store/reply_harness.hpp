@@ -90,6 +90,7 @@ class ReplyHarness : private ResponseWriter, private ServerControl, private Admi
   std::function<std::size_t(const Parser&, std::string_view, Output&)> ahead;
   Context& context() noexcept { return *context_; }
   const ProtocolOptions& options() const noexcept { return options_; }
+  const ConfigStore& config_store() const noexcept { return config_; }
 
   std::vector<std::string> calls;  // of ServerControl
   std::string certificate_error = "Error TLS not enabled";
@@ -163,6 +164,7 @@ class ReplyHarness : private ResponseWriter, private ServerControl, private Admi
   void set_verbosity(unsigned level) override { calls.push_back("verbosity " + std::to_string(level)); }
 
   Administration& administration() override { return *this; }
+  ConfigStore& config() override { return config_; }
   bool reassigns() const override { return true; }
   std::string_view reassign(int from, int to) override {
     calls.push_back("reassign " + std::to_string(from) + " " + std::to_string(to));
@@ -198,6 +200,7 @@ class ReplyHarness : private ResponseWriter, private ServerControl, private Admi
 #endif
 
   const ProtocolOptions options_;
+  ConfigStore config_;
   bool tracks_sizes_ = false, crawls_ = true;
   Engine engine_;
   Engine::ContextPtr context_;

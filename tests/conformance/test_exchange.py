@@ -147,11 +147,11 @@ def test_binary(server: Server) -> None:
 @pytest.mark.parametrize(
     "bad",
     [
-        Packet(0x60, b"k"),
-        Packet(0x60, b"k", bytes(4), b"v"),
-        Packet(0x62, b"", bytes(8), b"v"),
-        Packet(0x61, b"k", bytes(4)),
-        Packet(0x63, b"k", b"", b"v"),
+        Packet(0x70, b"k"),
+        Packet(0x70, b"k", bytes(4), b"v"),
+        Packet(0x72, b"", bytes(8), b"v"),
+        Packet(0x71, b"k", bytes(4)),
+        Packet(0x73, b"k", b"", b"v"),
     ],
 )
 def test_bad_packets_change_nothing(server: Server, bad: Packet) -> None:

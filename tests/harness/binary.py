@@ -21,7 +21,7 @@ OPCODES = dict(
     touch=0x1C, gat=0x1D, gatq=0x1E, sasl_list=0x20, sasl_auth=0x21, sasl_step=0x22, gatk=0x23, gatkq=0x24,
 )  # fmt: skip
 RANGE_OPCODES = dict(rget=0x30, rdelete=0x37, rdeleteq=0x38)  # which memcached does not execute
-EXCHANGE_OPCODES = dict(exchange=0x60, take=0x61, exchangeq=0x62, takeq=0x63)  # which it does not know
+EXCHANGE_OPCODES = dict(exchange=0x70, take=0x71, exchangeq=0x72, takeq=0x73)  # which it does not know
 _fences = itertools.count(0xF0000000)
 
 
