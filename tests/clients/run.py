@@ -91,22 +91,45 @@ def python_run(server: str, text_only: bool) -> Run:
     return Run([*command, *(["-m", "not binary"] if text_only else [])], FOLDER / "python", lambda _: count_xml(report))
 
 
+def discovery_python_run(server: str, text_only: bool) -> Run | None:
+    """Of this and the two suites below memcached has no part: it has no `config`."""
+    report = BUILD / "discovery.xml"
+    report.unlink(missing_ok=True)
+    command = [str(BUILD / "python/bin/python"), "-m", "pytest", "-q", f"--junitxml={report}"]
+    return Run(command, FOLDER / "discovery", lambda _: count_xml(report)) if server == "tandem" else None
+
+
+def discovery_node_run(server: str, text_only: bool) -> Run | None:
+    command = ["node", "--test", "--test-reporter=tap"]
+    return Run(command, FOLDER / "discovery", count_tap, ["node"]) if server == "tandem" else None
+
+
+def discovery_java_run(server: str, text_only: bool) -> Run | None:
+    return maven_run(FOLDER / "discovery/java", BUILD / "discovery-java", []) if server == "tandem" else None
+
+
 def go_run(server: str, text_only: bool) -> Run:
     return Run(["go", "test", "-json", "-count=1", "./..."], FOLDER / "go", count_go, ["go"])
 
 
 def java_run(server: str, text_only: bool) -> Run:
-    target = BUILD / f"java-{server}"
+    return maven_run(FOLDER / "java", BUILD / f"java-{server}", ["-DexcludedGroups=binary"] if text_only else [])
+
+
+def resolved_pom(folder: Path) -> Path:
+    """A copy of the folder's pom.xml, of the last run that had all it needs."""
+    return BUILD / f"pom-{folder.relative_to(FOLDER).as_posix().replace('/', '-')}.xml"
+
+
+def maven_run(folder: Path, target: Path, options: list[str]) -> Run:
     shutil.rmtree(target / "surefire-reports", ignore_errors=True)
-    command = ["mvn", "-B", "-q", f"-Dbuild.folder={target}", "test"]
-    resolved = BUILD / "pom.xml"  # of the last run that had all it needs
-    if resolved.exists() and resolved.read_bytes() == (FOLDER / "java/pom.xml").read_bytes():
+    command = ["mvn", "-B", "-q", f"-Dbuild.folder={target}", *options, "test"]
+    resolved = resolved_pom(folder)
+    if resolved.exists() and resolved.read_bytes() == (folder / "pom.xml").read_bytes():
         command.append("--offline")
-    if text_only:
-        command.append("-DexcludedGroups=binary")
     return Run(
         command,
-        FOLDER / "java",
+        folder,
         lambda _: count_xml(*target.glob("surefire-reports/*.xml")),
         ["mvn", "javac"],
     )
@@ -136,6 +159,9 @@ SUITES: dict[str, Callable[[str, bool], Run | None]] = {
     "memcapable-text": capable_run("-a"),
     "memcapable-binary": capable_run("-b"),
     "java": java_run,
+    "discovery-python": discovery_python_run,
+    "discovery-node": discovery_node_run,
+    "discovery-java": discovery_java_run,
 }
 
 printing = threading.Lock()
@@ -198,9 +224,14 @@ def running(server: str, text_only: bool) -> Iterator[dict[str, str]]:
         "NODE_PATH": str(BUILD / "node/node_modules"),
     }
     try:
+        if server == "tandem":
+            control = BUILD / "control.sock"
+            discovery = Server(SERVERS[server], "-U", "0", "-o", f"control={control}")
+            servers.append(discovery)
+            environment |= {"DISCOVERY_SERVER": f"127.0.0.1:{discovery.port}", "CONTROL": str(control)}
         if not text_only:
             servers.append(Server(SERVERS[server], "-S", "-U", "0"))
-            environment["SASL_SERVER"] = f"127.0.0.1:{servers[1].port}"
+            environment["SASL_SERVER"] = f"127.0.0.1:{servers[-1].port}"
         yield environment
     finally:
         for one in servers:
@@ -256,8 +287,9 @@ def main() -> int:
     with ThreadPoolExecutor() as pool:
         work = [pool.submit(test_server, server, options.only, options.text_only) for server in options.server]
         total = sum((one.result() for one in work), Counts())
-    if not total.failed and "java" in options.only:
-        shutil.copy(FOLDER / "java/pom.xml", BUILD / "pom.xml")
+    for suite, folder in {"java": FOLDER / "java", "discovery-java": FOLDER / "discovery/java"}.items():
+        if not total.failed and suite in options.only:
+            shutil.copy(folder / "pom.xml", resolved_pom(folder))
     print(f"{total.passed} passed, {total.failed} failed")
     return bool(total.failed) or not total.passed
 
