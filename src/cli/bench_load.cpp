@@ -219,7 +219,7 @@ void change(Spec& spec, const LoadArguments& given) {
   spec.seed = given.seed;
 }
 
-void settle(LoadArguments& given) {
+void resolve_options(LoadArguments& given) {
   load::Options& run = given.run;
   if (given.get_ratio && !given.mix.empty()) throw std::invalid_argument("either --get-ratio or --mix");
   if (!given.alternate.empty()) {
@@ -337,7 +337,7 @@ int run_bench_load(std::span<const std::string> arguments) {
     return EX_OK;
   }
   return run_bench_guarded("bench load", [&] {
-    settle(given);
+    resolve_options(given);
     const load::Options& run = given.run;
     given.label.command = command_line("bench load", arguments);
     if (given.label.subject.empty()) given.label.subject = run.server;

@@ -47,13 +47,13 @@ class Harness {
       if ((action & 4) != 0) workers_.front()->pass(0);
       if ((action & 8) != 0) check_replies();
     }
-    settle();
+    run_passes();
     check_replies();
     // A good request, by a name of its own: others may have stored what they liked.
     std::string request(udp_frame_bytes, '\0');
     write_udp_frame({id, 0, 1}, request.data());
     TD_ASSERT(queue_->arrive(ethernet::frame_of(request + "mn\r\n")));
-    settle();
+    run_passes();
     bool answered = false;
     for (const std::string& reply : queue_->take_out())
       answered |= reply.substr(ethernet::header_bytes) == std::string(request).append("MN\r\n");
@@ -72,7 +72,7 @@ class Harness {
   }
   static ServerOptions server_options() { return {}; }
 
-  void settle() {
+  void run_passes() {
     for (int i = 0; i < 64; ++i) workers_.front()->pass(0);
   }
   void check_replies() {

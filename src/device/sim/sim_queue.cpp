@@ -58,7 +58,7 @@ bool Queue::do_work(Work& work, bool& good) noexcept {
   }
   if (!work.run) {
     if (!wait_while_hung()) return false;
-    settle(work.mark, std::exchange(good, true));
+    complete(work.mark, std::exchange(good, true));
     return true;
   }
   const double slow = core_->slow.load(std::memory_order_relaxed);
@@ -110,7 +110,7 @@ bool Queue::wait_for(Queue& other, DeviceMark mark) noexcept {
   return !stopped();
 }
 
-void Queue::settle(DeviceMark mark, bool good) noexcept {
+void Queue::complete(DeviceMark mark, bool good) noexcept {
   {
     const std::lock_guard lock(mutex_);
     if (!good) failed_.insert(mark);

@@ -62,7 +62,7 @@ class Queue {
   bool do_work(Work& work, bool& good) noexcept;
   // False: it failed, or its memory was released.
   bool run(const Work& work) const noexcept;
-  void settle(DeviceMark mark, bool good) noexcept;
+  void complete(DeviceMark mark, bool good) noexcept;
 
   const std::shared_ptr<Core> core_;
   std::mutex mutex_;
