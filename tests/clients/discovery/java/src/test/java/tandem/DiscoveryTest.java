@@ -29,7 +29,9 @@ import org.junit.jupiter.params.provider.ValueSource;
  * socket $CONTROL, $SERVER is the second node.
  */
 class DiscoveryTest {
-  private static final long DEADLINE_MS = 60_000;
+  private static final long DEADLINE_MS = 120_000;
+  // A poll that finds no answer holds up the next one for so long.
+  private static final long OPERATION_MS = 10_000;
   private static final long POLL_MS = 100;
   private static final String FIRST = System.getenv("DISCOVERY_SERVER");
   private static final String SECOND = System.getenv("SERVER");
@@ -85,7 +87,7 @@ class DiscoveryTest {
 
         @Override
         public long getOperationTimeout() {
-          return DEADLINE_MS;
+          return OPERATION_MS;
         }
       };
     }
@@ -102,7 +104,7 @@ class DiscoveryTest {
 
       @Override
       public long getOperationTimeout() {
-        return DEADLINE_MS;
+        return OPERATION_MS;
       }
     };
   }
