@@ -26,6 +26,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -173,6 +174,49 @@ struct ScannedItem {
   std::uint64_t cas;
 };
 
+// A scan's items as it has copied them, which scan() takes apart for its visitor.
+struct ScannedItems {
+  using Place = std::array<const char*, 2>;  // of a copy, and of its item, which may be gone
+  const Place* places;
+  std::size_t count;
+  std::uint64_t cas;  // bits of CAS ids that are shown
+
+  // A copy: two words of 8 bytes; a huge value's length, 8 bytes; client flags that are not 0, 4 bytes; key; value.
+  // In the second word:
+  static constexpr std::uint64_t header_bytes = 16, huge_bytes = 8, key_bytes = 0xff, value_bytes_at = 8,
+                                 value_bytes_limit = 0xfffff, has_flags = 1 << 28, is_huge = 1 << 29, cas_low_at = 31,
+                                 cas_low_bits = 33;
+  static constexpr std::uint64_t cas_high_at = 21, cas_high_limit = 0x7ff;  // in the first word
+
+  template <class F>
+  void each(F visit) const {
+    const std::uint64_t cas_shown = cas;  // in a register, whatever `visit` writes
+    for (const Place *at = places, *const end = at + count; at != end; ++at) visit(item(*at, cas_shown));
+  }
+  static ScannedItem item(const Place& place, std::uint64_t cas_shown) noexcept {
+    const char* at = place[0];
+    std::uint64_t words[2];
+    std::memcpy(words, at, sizeof words);
+    at += header_bytes;
+    ScannedItem item{};
+    std::size_t value_bytes = words[1] >> value_bytes_at & value_bytes_limit;
+    if ((words[1] & (has_flags | is_huge)) != 0) [[unlikely]] {
+      if ((words[1] & is_huge) != 0) {
+        std::memcpy(&value_bytes, at, huge_bytes);
+        at += huge_bytes;
+      }
+      if ((words[1] & has_flags) != 0) {
+        std::memcpy(&item.flags, at, sizeof item.flags);
+        at += sizeof item.flags;
+      }
+    }
+    item.key = {at, words[1] & key_bytes};
+    item.value = {at + item.key.size(), value_bytes};
+    item.cas = ((words[0] >> cas_high_at & cas_high_limit) << cas_low_bits | words[1] >> cas_low_at) & cas_shown;
+    return item;
+  }
+};
+
 // How a scan ended. Not done: there may be more behind `last`, a key that may have gone meanwhile.
 struct Scanned {
   std::size_t count = 0;
@@ -315,18 +359,18 @@ class Session {
   friend class Store;
   // Called with several items, or replies to neighbouring queries, at once, so that the visitor is inlined into the
   // loop over them.
-  using ErasedItemVisitor = void (*)(void* visitor, std::span<const ScannedItem> items);
+  using ErasedItemVisitor = void (*)(void* visitor, const ScannedItems& items);
   template <class Visitor>
-  static void visit_items(void* visitor, std::span<const ScannedItem> items) {
+  static void visit_items(void* visitor, const ScannedItems& items) {
     Visitor& visit = *static_cast<Visitor*>(visitor);
-    for (const ScannedItem& item : items) visit(item);
+    items.each([&visit](const ScannedItem& item) { visit(item); });
   }
   Scanned scan_erased(const KeyRange& range, std::size_t limit, ErasedItemVisitor visit, void* visitor);
-  using ErasedBatchVisitor = void (*)(void* visitor, std::size_t index, std::span<const ScannedItem> items);
+  using ErasedBatchVisitor = void (*)(void* visitor, std::size_t index, const ScannedItems& items);
   template <class Visitor>
-  static void visit_batch_items(void* visitor, std::size_t index, std::span<const ScannedItem> items) {
+  static void visit_batch_items(void* visitor, std::size_t index, const ScannedItems& items) {
     Visitor& visit = *static_cast<Visitor*>(visitor);
-    for (const ScannedItem& item : items) visit(index, item);
+    items.each([&visit, index](const ScannedItem& item) { visit(index, item); });
   }
   void scan_batch_erased(std::span<RangeScan> scans, ErasedBatchVisitor visit, void* visitor);
   using ErasedVisitor = void (*)(void* visitor, std::size_t first, std::span<const Reply> replies);

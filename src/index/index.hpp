@@ -101,18 +101,18 @@ class Index {
 
   // Whether scan() may be called.
   virtual bool is_ordered() const noexcept { return false; }
-  // The live items of the range in order (expired and flushed ones too), at most hits.size() of them. It may stop
-  // earlier: only `done` says that the range has no further key.
+  // The live items of the range in order (expired and flushed ones too), added to the copies, at most `most` of
+  // them. It may stop earlier: only `done` says that the range has no further key.
   //
   // By itself it is no snapshot: each item was live at some moment of the call; a key that is present during the whole
-  // call, whichever its item, is returned, up to the last hit; one that is absent during the whole call is not; none is
-  // returned twice. If stamp.is_unchanged() holds afterwards and each hit is still at its version and has its expiry,
-  // all hits, and that the range had no others, were true at one moment, the one of that check.
+  // call, whichever its item, is returned, up to the last copy; one that is absent during the whole call is not; none
+  // is returned twice. If stamp.is_unchanged() holds afterwards and copies.are_still() before it, all that they say,
+  // and that the range had no others, was true at one moment, between the two checks.
   //
-  // Waits only as find() does, for one writer at a time. REQUIRES: is_ordered(); the caller is in an epoch, uses hits
-  // and stamp only until it ends, and holds no guard; the stamp is clear.
-  virtual ScanResult scan(const ScanRange& range, std::span<ScanHit> hits, ScanStamp& stamp) noexcept {
-    static_cast<void>(range), static_cast<void>(hits), static_cast<void>(stamp);
+  // Waits only as find() does, for one writer at a time. REQUIRES: is_ordered(); the caller is in an epoch, uses the
+  // copies' items and the stamp only until it ends, and holds no guard; the stamp is clear; copies has room for `most`.
+  virtual ScanResult scan(const ScanRange& range, std::uint32_t most, ScanCopies& copies, ScanStamp& stamp) noexcept {
+    static_cast<void>(range), static_cast<void>(most), static_cast<void>(copies), static_cast<void>(stamp);
     TD_ASSERT(false);
     return {.done = true};
   }

@@ -10,6 +10,7 @@
 #include "heap/heap.hpp"
 #include "heap/item.hpp"
 #include "heap/item_rewrite.hpp"
+#include "index/scan_copies.hpp"
 
 namespace tandem {
 
@@ -49,14 +50,8 @@ struct ScansAhead {
   std::array<Scan, scans_max> scans;
 };
 
-// A live item of the range. `version`: the words that said live, not necessarily of one version.
-struct ScanHit {
-  Item* item;
-  ItemVersion version;
-};
-
 struct ScanResult {
-  std::uint32_t count = 0;  // of hits
+  std::uint32_t count = 0;  // of copies added
   bool done = false;        // the range has no further key
 };
 
@@ -73,8 +68,7 @@ class ScanStamp {
   void add(const std::atomic<std::uint64_t>& word, std::uint64_t seen) noexcept { words_[count_++] = {&word, seen}; }
 
   // No key of the range was added, removed or given another item since the words were read. What the caller has read
-  // since then, with loads that this one's fence orders, belongs to one moment, if the hits' versions are unchanged,
-  // too.
+  // since then, with loads that this one's fence orders, belongs to one moment, if the copies' items are still so, too.
   bool is_unchanged() const noexcept {
     std::atomic_thread_fence(std::memory_order_acquire);
     for (std::uint32_t i = 0; i < count_; ++i) {
@@ -101,10 +95,10 @@ class ScanSink {
   virtual ~ScanSink() = default;
   // What was given so far is void: it did not belong to one moment.
   virtual void restart() = 0;
-  // Items in order, each at the version of its hit. Short values may be rewritten while they are copied, and are void
-  // then. Returns how many were taken; if that is not all, the snapshot ends before the next one. REQUIRES of the sink:
-  // it takes the snapshot's first one.
-  virtual std::uint32_t items(const Heap& heap, std::span<const ScanHit> hits) = 0;
+  // The copies [first, first + count): items in order, each at its copy's version. Short values that are copied from
+  // the items may be rewritten meanwhile, and are void then. Returns how many were taken; if that is not all, the
+  // snapshot ends before the next one. REQUIRES of the sink: it takes the snapshot's first one.
+  virtual std::uint32_t items(const Heap& heap, const ScanCopies& copies, std::uint32_t first, std::uint32_t count) = 0;
   // What was given is one moment's. Values of more than rewritten_value_bytes_max bytes never change: they may be
   // copied here, where no writer voids the copy. In the epoch of the items.
   virtual void complete() {}
@@ -115,12 +109,12 @@ class ItemSink : public ScanSink {
  public:
   // An item at version `seen`. False: it was not taken, and the snapshot ends before it.
   virtual bool item(const Item& item, const ItemVersion& seen, std::uint64_t value_bytes) = 0;
-  std::uint32_t items(const Heap& heap, std::span<const ScanHit> hits) final {
-    for (std::uint32_t i = 0; i < hits.size(); ++i) {
-      const ScanHit& hit = hits[i];
-      if (!item(*hit.item, hit.version, heap.value_bytes(hit.item))) return i;
+  std::uint32_t items(const Heap& heap, const ScanCopies& copies, std::uint32_t first, std::uint32_t count) final {
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const Item& of = *copies.item(first + i);
+      if (!item(of, copies.version(first + i), heap.value_bytes(&of))) return i;
     }
-    return static_cast<std::uint32_t>(hits.size());
+    return count;
   }
 };
 

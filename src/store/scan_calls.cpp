@@ -15,17 +15,59 @@
 namespace tandem {
 namespace {
 
-// Copies of a snapshot's items.
-class Copies final : public ScanSink {
+using Layout = ScannedItems;
+static_assert(Layout::header_bytes == sizeof(Item) && Layout::key_bytes == word::KeyBytes::mask &&
+              Layout::value_bytes_at == word::ValueBytes::lo && Layout::value_bytes_limit == word::ValueBytes::limit &&
+              Layout::has_flags == word::HasFlags::mask && Layout::is_huge == word::Huge::mask &&
+              Layout::cas_low_at == word::CasLow::lo && Layout::cas_low_bits == word::CasLow::width &&
+              Layout::cas_high_at == word::CasHigh::lo && Layout::cas_high_limit == word::CasHigh::limit);
+
+// A snapshot's items: the scan's copies as they are, up to the first one that is long or has expired.
+class Snapshot final : public ScanSink {
  public:
-  Copies(ScanBuffers& buffers, bool cas) noexcept : to_(buffers), cas_(cas) { to_.clear(); }
-  void restart() override { to_.clear(); }
-  std::uint32_t items(const Heap& heap, std::span<const ScanHit> hits) override { return to_.add(heap, hits, cas_); }
-  void complete() override { to_.copy_long_values(); }
+  explicit Snapshot(ScanBuffers& buffers) noexcept : buffers_(buffers) { restart(); }
+  void restart() override {
+    count_ = 0;
+    is_buffered_ = false;
+    buffers_.clear();
+  }
+  std::uint32_t items(const Heap& heap, const ScanCopies& copies, std::uint32_t first, std::uint32_t count) override {
+    if (TD_LIKELY(!copies.has_long() && !is_buffered_ && first == count_)) {
+      count_ += count;
+      return count;
+    }
+    if (!is_buffered_) buffers_.add(heap, copies, 0, count_);
+    is_buffered_ = true;
+    return buffers_.add(heap, copies, first, count);
+  }
+  void complete() override { buffers_.copy_long_values(); }
+
+  ScannedItems of(const ScanCopies& copies, bool cas) const noexcept {
+    return {.places = is_buffered_ ? buffers_.places() : copies.places(),
+            .count = is_buffered_ ? buffers_.count() : count_,
+            .cas = cas ? cas_limit : 0};
+  }
 
  private:
-  ScanBuffers& to_;
-  const bool cas_;
+  ScanBuffers& buffers_;
+  std::uint32_t count_ = 0;  // of copies, unless they are in the buffers
+  bool is_buffered_ = false;
+};
+
+// A session's memory for one scan: the visitor may scan, too, and finds none.
+struct Taken {
+  Taken(Context& of, ScanBuffers& from) noexcept : context(of), own(from), buffers(std::exchange(from, {})) {}
+  Taken(const Taken&) = delete;
+  Taken& operator=(const Taken&) = delete;
+  ~Taken() {
+    if (copies != nullptr) context.scan_copies = std::move(copies);
+    if (buffers.capacity() <= 2 * ScanBuffers::bytes_max) own = std::move(buffers);
+  }
+
+  Context& context;
+  ScanBuffers& own;
+  ScanBuffers buffers;
+  std::unique_ptr<ScanCopies> copies;
 };
 
 void require_order(const Context& context) {
@@ -42,16 +84,15 @@ ScanStart start_of(const KeyRange& range, std::size_t limit) noexcept {
           .limit = static_cast<std::uint32_t>(std::min<std::size_t>(limit, scan_items_max))};
 }
 
-// The visitor may scan, too: it finds no buffers.
 template <class Visit>
 Scanned scan_one(Context& context, ScanBuffers& buffers, const ScanStart& start, Visit visit) {
   context.let_go();
-  ScanBuffers mine = std::exchange(buffers, {});
-  Copies copies(mine, context.shared.policy.cas);
-  const ScanEnd end = task::scan(context, start.range, start.limit, copies);
+  Taken taken(context, buffers);
+  Snapshot snapshot(taken.buffers);
+  const ScanEnd end = task::scan(context, start.range, start.limit, snapshot);
   if (end.failed) throw std::bad_alloc();
-  visit(mine.items());
-  if (mine.capacity() <= 2 * ScanBuffers::bytes_max) buffers = std::move(mine);
+  taken.copies = std::move(context.scan_copies);
+  visit(snapshot.of(*taken.copies, context.shared.policy.cas));
   return {.count = end.count, .done = end.done, .last = end.done ? std::string() : std::string(end.last_key())};
 }
 
@@ -72,7 +113,7 @@ void scan_some(Context& context, ScanBuffers& buffers, std::span<RangeScan> scan
       for (std::uint32_t k = 0; k < next.count; ++k) prefetch_read_later(items.at(next.items[k]));
       starts[i + 1].range.fetched = next.count;
     }
-    Scanned end = scan_one(context, buffers, starts[i], [&](std::span<const ScannedItem> found) { visit(i, found); });
+    Scanned end = scan_one(context, buffers, starts[i], [&](const ScannedItems& found) { visit(i, found); });
     Scanned& told = scans[i].scanned;
     told.count = end.count;
     told.done = end.done;
@@ -83,114 +124,82 @@ void scan_some(Context& context, ScanBuffers& buffers, std::span<RangeScan> scan
 }  // namespace
 
 void ScanBuffers::clear() noexcept {
+  item_bytes_ = 0;
   size_ = 0;
   count_ = 0;
-  long_values_ = 0;
+  long_value_count_ = 0;
 }
 
-std::uint32_t ScanBuffers::add(const Heap& heap, std::span<const ScanHit> hits, bool cas) {
-  if (TD_UNLIKELY(items_ == nullptr)) items_ = std::make_unique_for_overwrite<ScannedItem[]>(scan_items_max);
-  for (std::uint32_t added = 0;; ++added) {
-    added += add_short(hits.subspan(added), cas);
-    if (TD_LIKELY(added == hits.size()) || !add_any(heap, hits[added], cas)) return added;
+std::uint32_t ScanBuffers::add(const Heap& heap, const ScanCopies& copies, std::uint32_t first, std::uint32_t count) {
+  if (places_ == nullptr) places_ = std::make_unique_for_overwrite<ScannedItems::Place[]>(scan_items_max);
+  for (std::uint32_t i = first; i != first + count; ++i) {
+    const ItemVersion seen = copies.version(i);
+    if (ScanCopies::is_long(seen.fixed)) {
+      if (!add_long(heap, *copies.item(i), seen)) return i - first;
+    } else {
+      const std::size_t bytes = ScanCopies::body_bytes(seen.fixed);
+      if (!has_room(bytes)) return i - first;
+      item_bytes_ += bytes;
+      places_[count_++] = copies.places()[i];
+    }
   }
+  return count;
 }
 
-// Up to the first item whose value is long, or that has no room.
-std::uint32_t ScanBuffers::add_short(std::span<const ScanHit> hits, bool cas) noexcept {
-  constexpr std::uint64_t long_or_huge = word::ValueBytes::mask | word::Huge::mask;
-  constexpr std::uint64_t longest = word::ValueBytes::put(0, rewritten_value_bytes_max);
-  // In registers, as each item's place is behind the one before.
+// False: the items have as many bytes as they may.
+bool ScanBuffers::add_long(const Heap& heap, const Item& item, const ItemVersion& seen) {
+  const bool is_huge = (seen.fixed & word::Huge::mask) != 0;
+  const std::size_t head_bytes = word::HasFlags::get(seen.fixed) * 4 + word::KeyBytes::get(seen.fixed);
+  const std::size_t value_bytes = heap.value_bytes(&item), bytes = head_bytes + value_bytes;
+  if (!has_room(bytes)) return false;
+  reserve(bytes);
   char* to = bytes_.get() + size_;
-  std::size_t room = std::min(capacity_, bytes_max) - std::min({size_, capacity_, bytes_max});
-  ScannedItem* copy = items_.get() + count_;
-  const ScanHit* hit = hits.data();
-  for (const ScanHit* const end = hit + hits.size(); hit != end; ++hit, ++copy) {
-    // Lengths are constant while the item is live. Its flags, if it has any, are copied with its key.
-    const std::uint64_t fixed = hit->version.fixed;
-    const std::size_t key_bytes = word::KeyBytes::get(fixed), flag_bytes = word::HasFlags::get(fixed) * 4;
-    const std::size_t value_bytes = word::ValueBytes::get(fixed), bytes = flag_bytes + key_bytes + value_bytes;
-    if (TD_UNLIKELY((fixed & long_or_huge) > longest || bytes > room)) break;
-    racing_copy_pieces(to, hit->item->bytes() + sizeof(Item), bytes);
-    const char* const key = to + flag_bytes;
-    copy->key = {key, key_bytes};
-    copy->value = {key + key_bytes, value_bytes};
-    copy->flags = 0;
-    if (TD_UNLIKELY(flag_bytes != 0)) std::memcpy(&copy->flags, to, flag_bytes);
-    copy->cas = hit->version.cas();
-    to += bytes;
-    room -= bytes;
+  places_[count_++] = {to, item.bytes()};
+  std::memcpy(to, &seen, sizeof seen);
+  to += sizeof seen;
+  if (is_huge) {
+    std::memcpy(to, &value_bytes, Layout::huge_bytes);
+    to += Layout::huge_bytes;
   }
-  if (TD_UNLIKELY(!cas)) {
-    for (ScannedItem* of = items_.get() + count_; of != copy; ++of) of->cas = 0;
-  }
-  size_ = static_cast<std::size_t>(to - bytes_.get());
-  count_ = static_cast<std::size_t>(copy - items_.get());
-  return static_cast<std::uint32_t>(hit - hits.data());
-}
-
-// Makes room for it. A long value gets its place, and is pointed at until it is copied. False: the copies have as many
-// bytes as they may.
-bool ScanBuffers::add_any(const Heap& heap, const ScanHit& hit, bool cas) {
-  const std::uint64_t fixed = hit.version.fixed;
-  const std::size_t key_bytes = word::KeyBytes::get(fixed), flag_bytes = word::HasFlags::get(fixed) * 4;
-  const std::size_t value_bytes = heap.value_bytes(hit.item), bytes = flag_bytes + key_bytes + value_bytes;
-  if (count_ != 0 && size_ + bytes > bytes_max) return false;
-  grow(size_ + bytes);
-  if (value_bytes <= rewritten_value_bytes_max) return add_short({&hit, 1}, cas) == 1;
-  char* const to = bytes_.get() + size_;
-  racing_copy_pieces(to, hit.item->bytes() + sizeof(Item), flag_bytes + key_bytes);
-  ScannedItem& copy = items_[count_++];
-  copy = {.key = {to + flag_bytes, key_bytes}, .value = {hit.item->value(), value_bytes}, .flags = 0, .cas = 0};
-  if (flag_bytes != 0) std::memcpy(&copy.flags, to, flag_bytes);
-  if (cas) copy.cas = hit.version.cas();
-  size_ += bytes;
-  ++long_values_;
+  const bool is_last = value_bytes > rewritten_value_bytes_max;  // it never changes
+  racing_copy(to, item.bytes() + sizeof(Item), is_last ? head_bytes : bytes);
+  if (is_last) long_values_[long_value_count_++] = {item.value(), to + head_bytes, value_bytes};
+  item_bytes_ += bytes;
+  size_ = static_cast<std::size_t>(to + bytes - bytes_.get());
   return true;
 }
 
-void ScanBuffers::grow(std::size_t bytes) {
-  constexpr std::size_t least = 4096;
-  if (bytes <= capacity_) return;
-  const std::size_t capacity = std::max({bytes, 2 * capacity_, least});
-  auto more = std::make_unique_for_overwrite<char[]>(capacity + slack);
-  std::copy_n(bytes_.get(), size_, more.get());
-  for (ScannedItem& item : std::span(items_.get(), count_)) {
-    const char* const key = more.get() + (item.key.data() - bytes_.get());
-    if (item.value.data() == item.key.data() + item.key.size()) item.value = {key + item.key.size(), item.value.size()};
-    item.key = {key, item.key.size()};
-  }
-  bytes_ = std::move(more);
+// Room for one copy more. Only the first item of a scan may be larger than all others together.
+void ScanBuffers::reserve(std::size_t bytes) {
+  constexpr std::size_t heads = scan_items_max * (sizeof(Item) + Layout::huge_bytes);
+  if (TD_LIKELY(capacity_ != 0 && size_ + sizeof(Item) + Layout::huge_bytes + bytes <= capacity_)) return;
+  const std::size_t capacity = heads + std::max(bytes, bytes_max);
+  TD_ASSERT(size_ == 0);
+  if (long_values_ == nullptr) long_values_ = std::make_unique_for_overwrite<LongValue[]>(scan_items_max);
+  bytes_ = std::make_unique_for_overwrite<char[]>(capacity);
   capacity_ = capacity;
 }
 
 void ScanBuffers::copy_long_values() noexcept {
-  if (TD_LIKELY(long_values_ == 0)) return;
-  for (ScannedItem& item : std::span(items_.get(), count_)) {
-    char* const to = bytes_.get() + (item.key.data() - bytes_.get()) + item.key.size();
-    if (item.value.data() == to) continue;
-    std::copy_n(item.value.data(), item.value.size(), to);
-    item.value = {to, item.value.size()};
-  }
+  for (const LongValue& value : std::span(long_values_.get(), long_value_count_))
+    std::copy_n(value.from, value.bytes, value.to);
 }
 
 Scanned scan_copied(Context& context, ScanBuffers& buffers, const KeyRange& range, std::size_t limit,
-                    void (*visit)(void* visitor, std::span<const ScannedItem> items), void* visitor) {
+                    void (*visit)(void* visitor, const ScannedItems& items), void* visitor) {
   require_order(context);
   require_items(limit);
-  return scan_one(context, buffers, start_of(range, limit),
-                  [&](std::span<const ScannedItem> items) { visit(visitor, items); });
+  return scan_one(context, buffers, start_of(range, limit), [&](const ScannedItems& items) { visit(visitor, items); });
 }
 
 void scan_batch_copied(Context& context, ScanBuffers& buffers, std::span<RangeScan> scans,
-                       void (*visit)(void* visitor, std::size_t index, std::span<const ScannedItem> items),
-                       void* visitor) {
+                       void (*visit)(void* visitor, std::size_t index, const ScannedItems& items), void* visitor) {
   require_order(context);
   for (const RangeScan& scan : scans) require_items(scan.limit);
   constexpr std::size_t together = ScansAhead::scans_max;
   for (std::size_t first = 0; first < scans.size(); first += together)
     scan_some(context, buffers, scans.subspan(first, std::min(together, scans.size() - first)),
-              [&](std::size_t i, std::span<const ScannedItem> items) { visit(visitor, first + i, items); });
+              [&](std::size_t i, const ScannedItems& items) { visit(visitor, first + i, items); });
 }
 
 std::uint64_t arrange_all(Context& context) {
@@ -211,10 +220,10 @@ std::uint64_t Session::remove_range(const KeyRange& range) {
     std::vector<Request> requests;
     std::uint64_t removed = 0;
   } removal{*this, {}};
-  const ErasedItemVisitor remove_all = [](void* of, std::span<const ScannedItem> items) {
+  const ErasedItemVisitor remove_all = [](void* of, const ScannedItems& items) {
     auto& [session, requests, removed] = *static_cast<Removal*>(of);
     requests.clear();
-    for (const ScannedItem& item : items) requests.push_back({.action = Action::remove, .key = item.key});
+    items.each([&](const ScannedItem& item) { requests.push_back({.action = Action::remove, .key = item.key}); });
     session.execute(requests, [&removed](std::size_t, const Reply& reply) { removed += reply.code == Code::removed; });
   };
   KeyRange left = range;

@@ -10,7 +10,8 @@
 
 namespace tandem {
 
-// Copies of scans' items, in memory that is kept from one call to the next.
+// Where a scan's items are when it is not the scan's own copies, each in its place: some items are too long for those,
+// or have expired. Kept from one call to the next.
 class ScanBuffers {
  public:
   // Bytes of client flags, keys and values, from which on no item is added. One item may be larger.
@@ -18,32 +19,39 @@ class ScanBuffers {
 
   void clear() noexcept;
   std::size_t capacity() const noexcept { return capacity_; }
-  std::span<const ScannedItem> items() const noexcept { return {items_.get(), count_}; }
+  const ScannedItems::Place* places() const noexcept { return places_.get(); }
+  std::uint32_t count() const noexcept { return count_; }
 
-  // Adds items; returns how many. A value of more than rewritten_value_bytes_max bytes is only pointed at, until
-  // copy_long_values(). Throws std::bad_alloc.
-  std::uint32_t add(const Heap& heap, std::span<const ScanHit> hits, bool cas);
+  // Adds copies; returns how many. Throws std::bad_alloc. A long item's value of more than rewritten_value_bytes_max
+  // bytes is copied by copy_long_values().
+  std::uint32_t add(const Heap& heap, const ScanCopies& copies, std::uint32_t first, std::uint32_t count);
   void copy_long_values() noexcept;
 
  private:
-  // What is copied in pieces of 16 bytes may end so far behind an item.
-  static constexpr std::size_t slack = 16;
-  std::uint32_t add_short(std::span<const ScanHit> hits, bool cas) noexcept;
-  bool add_any(const Heap& heap, const ScanHit& hit, bool cas);
-  void grow(std::size_t bytes);
+  bool has_room(std::size_t bytes) const noexcept { return count_ == 0 || item_bytes_ + bytes <= bytes_max; }
+  bool add_long(const Heap& heap, const Item& item, const ItemVersion& seen);
+  void reserve(std::size_t bytes);
 
-  std::unique_ptr<char[]> bytes_;
-  std::unique_ptr<ScannedItem[]> items_;
-  std::size_t size_ = 0, capacity_ = 0, count_ = 0, long_values_ = 0;
+  // A value that is copied last.
+  struct LongValue {
+    const char* from;
+    char* to;
+    std::size_t bytes;
+  };
+  std::unique_ptr<ScannedItems::Place[]> places_;
+  std::unique_ptr<char[]> bytes_;  // copies of long items
+  std::unique_ptr<LongValue[]> long_values_;
+  std::size_t item_bytes_ = 0;  // of all items
+  std::size_t size_ = 0, capacity_ = 0;
+  std::uint32_t count_ = 0, long_value_count_ = 0;
 };
 
 // Session::scan(). The buffers belong to the session; the visitor may scan, too. Thread safety: the context's thread.
 Scanned scan_copied(Context& context, ScanBuffers& buffers, const KeyRange& range, std::size_t limit,
-                    void (*visit)(void* visitor, std::span<const ScannedItem> items), void* visitor);
+                    void (*visit)(void* visitor, const ScannedItems& items), void* visitor);
 // Session::scan_batch(). The same.
 void scan_batch_copied(Context& context, ScanBuffers& buffers, std::span<RangeScan> scans,
-                       void (*visit)(void* visitor, std::size_t index, std::span<const ScannedItem> items),
-                       void* visitor);
+                       void (*visit)(void* visitor, std::size_t index, const ScannedItems& items), void* visitor);
 // Session::arrange(). The same.
 std::uint64_t arrange_all(Context& context);
 

@@ -114,6 +114,70 @@ TEST_P(EmbeddedScan, TheVisitorMayUseTheStore) {
   EXPECT_EQ(scan({}, 10), Items());
 }
 
+// What a visitor looks at stays what it was, whatever it scans meanwhile.
+TEST_P(EmbeddedScan, TheVisitorMayScan) {
+  for (int i = 100; i < 200; ++i) ASSERT_EQ(session.set(std::to_string(i), std::to_string(-i)), Code::stored);
+  ASSERT_EQ(session.set("150", std::string(3000, 'x')), Code::stored);
+  Items outer, inner;
+  for (int pass = 0; pass < 2; ++pass) {
+    outer.clear();
+    session.scan({.begin = "140"}, 20, [&](const ScannedItem& item) {
+      inner = scan({.begin = "141", .end = "160", .reverse = true}, 1000);
+      outer.emplace_back(item.key, item.value);
+    });
+    EXPECT_EQ(inner.size(), 19u);
+    std::reverse(inner.begin(), inner.end());
+    ASSERT_EQ(outer.size(), 20u);
+    EXPECT_EQ(Items(outer.begin() + 1, outer.end()), inner);
+    EXPECT_EQ(outer[0], (Items::value_type{"140", "-140"}));
+    EXPECT_EQ(outer[10].second, std::string(3000, 'x'));
+  }
+  EXPECT_THROW(session.scan({}, 10, [](const ScannedItem&) { throw std::runtime_error("no"); }), std::runtime_error);
+  EXPECT_EQ(scan({.begin = "140"}, 20), outer);
+}
+
+// Items of all lengths beside each other: those that a scan copies at once (128 bytes in all), those that it copies
+// from the item, those that never change (values above 1,024 bytes), and those of whole pages.
+TEST_P(EmbeddedScan, LengthsMayDiffer) {
+  Options large = options();
+  large.item_bytes_max = std::uint64_t{4} << 20;
+  Store mixed(large);
+  Session of_mixed = mixed.session();
+  struct Wanted {
+    std::string value;
+    std::uint32_t flags;
+  };
+  std::map<std::string, Wanted> model;
+  const std::size_t lengths[] = {0, 8, 8, 100, 104, 105, 108, 109, 400, 1023, 1024, 1025, 5000, 8, 2'000'000, 8};
+  for (std::uint32_t i = 0; i < 160; ++i) {
+    const std::string key = "key." + std::to_string(1000 + i);
+    const Wanted wanted{std::string(lengths[i % std::size(lengths)], static_cast<char>('a' + i % 26)), i / 3 % 2 * i};
+    ASSERT_EQ(of_mixed.set(key, wanted.value, {.ttl_s = i % 7 == 3 ? -1 : 0, .flags = wanted.flags}), Code::stored);
+    if (i % 7 != 3) model[key] = wanted;
+  }
+  for (const std::size_t page : {1u, 3u, 40u, 1000u}) {
+    for (const bool reverse : {false, true}) {
+      std::size_t count = 0;
+      std::string last;
+      of_mixed.scan_all(
+          {.reverse = reverse},
+          [&](const ScannedItem& item) {
+            ASSERT_TRUE(model.contains(std::string(item.key))) << item.key;
+            const Wanted& wanted = model[std::string(item.key)];
+            EXPECT_EQ(item.value, wanted.value) << item.key;
+            EXPECT_EQ(item.flags, wanted.flags) << item.key;
+            const Request read{.action = Action::get, .key = item.key};
+            of_mixed.execute({&read, 1}, [&](std::size_t, const Reply& reply) { EXPECT_EQ(item.cas, reply.cas); });
+            EXPECT_TRUE(last.empty() || (reverse ? item.key < last : item.key > last)) << last;
+            last = item.key;
+            ++count;
+          },
+          page);
+      EXPECT_EQ(count, model.size()) << page << reverse;
+    }
+  }
+}
+
 // In batches of up to 40, of which each 16 are fetched together: what single scans find, and how they end.
 TEST_P(EmbeddedScan, ABatchIsItsScans) {
   std::mt19937_64 random(5);

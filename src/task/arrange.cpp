@@ -27,13 +27,13 @@ bool is_small(const Heap& heap, SizeClass c) noexcept {
 
 }  // namespace
 
-void note_if_scattered(Context& context, std::span<const ScanHit> hits, bool reverse) noexcept {
+void note_if_scattered(Context& context, const ScanCopies& copies, std::uint32_t count, bool reverse) noexcept {
   constexpr std::uint32_t looked_min = 8;
   const Heap& heap = context.shared.heap;
   std::array<Location, SizeClasses::classes_max> before{};
   std::uint32_t looked = 0, breaks = 0;
-  for (std::size_t i = 0; i < hits.size(); ++i) {
-    const Location l = heap.location_of(hits[reverse ? hits.size() - 1 - i : i].item);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const Location l = heap.location_of(copies.item(reverse ? count - 1 - i : i));
     const SizeClass c = heap.class_of(l);
     if (!is_small(heap, c)) continue;
     ++looked;
@@ -42,7 +42,7 @@ void note_if_scattered(Context& context, std::span<const ScanHit> hits, bool rev
   }
   if (looked < looked_min || breaks * 4 < looked) return;
   ScatteredRanges& scattered = *context.shared.scattered;
-  scattered.ranges.add(hits[reverse ? hits.size() - 1 : 0].item->key(), static_cast<std::uint32_t>(hits.size()));
+  scattered.ranges.add(copies.item(reverse ? count - 1 : 0)->key(), count);
   scattered.added.notify();
 }
 
@@ -59,20 +59,22 @@ std::optional<std::string_view> RangeArranger::begin(const ScanRange& range, std
   no_row_ = false;
   moved_before_ = moved_;
   const std::uint32_t wanted = std::clamp((items + row_slots - 1) / row_slots * row_slots, row_slots, scan_items_max);
+  ScanCopies& copies = context_.for_scan();
   ScanStamp stamp;
   ScanResult found;
   for (std::uint32_t attempt = 0; attempt < empty_attempts_max; ++attempt) {
     context_.enter();
-    found = context_.shared.index.scan(range, std::span(*context_.scan_hits).first(wanted), stamp);
+    copies.clear();
+    found = context_.shared.index.scan(range, wanted, copies, stamp);
     if (found.done || found.count != 0) break;
     context_.epoch.exit();  // so many leaves without an item: as task::scan()
     context_.shared.maintenance.notify();
     yield_processor();
   }
   if (!context_.epoch.active()) return std::nullopt;
-  choose(found.count);
+  choose(copies);
   if (found.count != 0) {
-    const std::string_view last = (*context_.scan_hits)[found.count - 1].item->key();
+    const std::string_view last = copies.item(found.count - 1)->key();
     last_bytes_ = static_cast<std::uint8_t>(last.size());
     std::memcpy(last_.data(), last.data(), last.size());
   }
@@ -82,11 +84,11 @@ std::optional<std::string_view> RangeArranger::begin(const ScanRange& range, std
 }
 
 // The items' places may be others' by the time that they are moved. Then these are moved, which does no harm.
-void RangeArranger::choose(std::uint32_t hits) {
+void RangeArranger::choose(const ScanCopies& copies) {
   const Heap& heap = context_.shared.heap;
   small_.clear();
-  for (std::uint32_t i = 0; i < hits; ++i) {
-    const Location l = heap.location_of((*context_.scan_hits)[i].item);
+  for (std::uint32_t i = 0; i < copies.count(); ++i) {
+    const Location l = heap.location_of(copies.item(i));
     if (const SizeClass c = heap.class_of(l); is_small(heap, c))
       small_.push_back({c, static_cast<std::uint16_t>(i), l});
   }

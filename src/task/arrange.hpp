@@ -25,8 +25,8 @@ inline constexpr std::uint32_t arranged_slot_bytes_max = 128;
 inline constexpr std::uint32_t arranged_run_min = 16;
 
 // Notes the range of a scan in context.shared.scattered, if a quarter of its small items do not lie just behind the one
-// before. REQUIRES: the epoch of the hits.
-void note_if_scattered(Context& context, std::span<const ScanHit> hits, bool reverse) noexcept;
+// before. REQUIRES: the epoch of the copies.
+void note_if_scattered(Context& context, const ScanCopies& copies, std::uint32_t count, bool reverse) noexcept;
 
 // Arranges one range at a time, a few items at once, so that scans get through in between: each item that moves changes
 // its leaf. Thread safety: the context's thread. REQUIRES of all members: the context is in no epoch, and the index is
@@ -58,7 +58,7 @@ class RangeArranger {
     auto operator<=>(const Place&) const = default;
   };
 
-  void choose(std::uint32_t hits);
+  void choose(const ScanCopies& copies);
   void choose_of_class(std::span<const Place> of);
   bool take_row() noexcept;
   bool find_row(SizeClass c) noexcept;

@@ -140,7 +140,6 @@ struct alignas(granule_bytes) ItemCopy {
 
 // The most items that one scan looks at.
 inline constexpr std::uint32_t scan_items_max = 1024;
-using ScanHits = std::array<ScanHit, scan_items_max>;
 
 // State of one worker: a server worker thread, or a thread that uses the embedded store. One thread at a time.
 struct Context {
@@ -148,7 +147,7 @@ struct Context {
       : shared(s),
         epoch(s.epochs),
         cache(s.heap),
-        scan_hits(s.index.is_ordered() ? std::make_unique<ScanHits>() : nullptr) {}
+        scan_copies(s.index.is_ordered() ? std::make_unique<ScanCopies>(scan_items_max) : nullptr) {}
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
@@ -165,7 +164,8 @@ struct Context {
   RedoRecord* redo = nullptr;            // in the memory file; nullptr: no file, or no free record
   // By position in the strip: items as they were when the strip's queries changed them, for the replies.
   std::array<ItemCopy, strip_queries_max> copies;
-  const std::unique_ptr<ScanHits> scan_hits;  // of the scan that runs; nullptr: the index is not ordered
+  // Of the scan that runs, or ran last; nullptr: the index is not ordered, or a visitor has them.
+  std::unique_ptr<ScanCopies> scan_copies;
   // Items that writes have displaced: retired together, when a slot is taken for a set or a strip ends.
   std::array<Location, strip_queries_max> displaced;
   std::uint32_t displaced_count = 0;
@@ -197,6 +197,11 @@ struct Context {
   void let_go() const noexcept {
     if (TD_UNLIKELY(in_flight != nullptr)) in_flight->let_go();
     if (TD_UNLIKELY(remote != nullptr)) remote->let_go();
+  }
+  // Throws std::bad_alloc.
+  ScanCopies& for_scan() {
+    if (TD_UNLIKELY(scan_copies == nullptr)) scan_copies = std::make_unique<ScanCopies>(scan_items_max);
+    return *scan_copies;
   }
   // Begins an epoch, waiting until the index may be used.
   TD_INLINE void enter() noexcept {

@@ -16,38 +16,25 @@ void keep_last(ScanEnd& end, const Item* item) noexcept {
   std::memcpy(end.last, key.data(), key.size());
 }
 
-// Whether all items have what the hits say: the version, and the expiry, which touching changes within a version. What
-// says so when nothing has changed has no branches; marks of accesses change all the time.
-bool have_still(std::span<const ScanHit> hits) noexcept {
-  constexpr std::uint64_t compared = word::State::mask | word::ExpiryS::mask;
-  fence_acquire();
-  std::uint64_t state = 0, fixed = 0;
-  for (const ScanHit& hit : hits) {
-    state |= hit.item->state_acquire() ^ hit.version.state;
-    fixed |= hit.item->fixed() ^ hit.version.fixed;
-  }
-  return ((state & compared) | fixed) == 0;
-}
-
-// Whether none has expired or was flushed, as in most scans. Without branches, too.
-bool are_good(std::span<const ScanHit> hits, std::uint32_t now_s, std::uint64_t flush_cas) noexcept {
+// Whether none has expired or was flushed, as in most scans. Without branches.
+bool are_good(const ScanCopies& copies, std::uint32_t begin, std::uint32_t end, std::uint32_t now_s,
+              std::uint64_t flush_cas) noexcept {
+  if (TD_LIKELY(!copies.may_expire() && flush_cas == 0)) return true;
   std::uint32_t over = 0;
-  for (const ScanHit& hit : hits) over |= is_expired(hit.version.state, now_s) ? 1u : 0u;
-  if (flush_cas == 0) return over == 0;
-  for (const ScanHit& hit : hits) over |= hit.version.cas() < flush_cas ? 1u : 0u;
+  for (std::uint32_t i = begin; i < end; ++i) over |= is_over(copies.version(i), now_s, flush_cas) ? 1u : 0u;
   return over == 0;
 }
 
-// One attempt. Expired items take places of `hits`, not of the limit: what they leave missing is read behind them, in a
-// part with a stamp of its own.
+// One attempt. Expired items take places of the copies, not of the limit: what they leave missing is read behind them,
+// in a part with a stamp of its own.
 class Attempt {
  public:
   static constexpr std::uint32_t parts_max = 4;
 
-  Attempt(Context& context, std::span<ScanHit, scan_items_max> hits, ScanSink& sink, ScanEnd& end) noexcept
+  Attempt(Context& context, ScanCopies& copies, ScanSink& sink, ScanEnd& end) noexcept
       : context_(context),
         shared_(context.shared),
-        hits_(hits),
+        copies_(copies),
         sink_(sink),
         end_(end),
         flush_cas_(shared_.flush_cas.load(std::memory_order_acquire)),
@@ -56,11 +43,12 @@ class Attempt {
   // False: something has changed meanwhile.
   bool run(const ScanRange& range, std::uint32_t limit, std::uint32_t parts) {
     end_.count = 0;
+    copies_.clear();
     ScanRange rest = range;
     while (read_part(rest, limit) && parts_ != parts) go_on(rest);
     end_.failed = looked_ == 0 && !end_.done;
     if (!is_of_one_moment()) return false;
-    if (!end_.done && looked_ != 0) keep_last(end_, hits_[looked_ - 1].item);
+    if (!end_.done && looked_ != 0) keep_last(end_, copies_.item(looked_ - 1));
     if (shared_.scattered != nullptr && TD_UNLIKELY(--context_.scans_until_look == 0)) look_at_places(range.reverse);
     sink_.complete();
     return true;
@@ -72,14 +60,14 @@ class Attempt {
     // Where some items have expired, others have, too: the next part looks further.
     const std::uint32_t missing = limit - end_.count, ahead = parts_ == 0 ? missing : 16u << 2 * parts_;
     const std::uint32_t begin = looked_, wanted = std::min(std::max(missing, ahead), scan_items_max - begin);
-    const ScanResult found = shared_.index.scan(rest, hits_.subspan(begin, wanted), stamps_[parts_++]);
+    const ScanResult found = shared_.index.scan(rest, wanted, copies_, stamps_[parts_++]);
     end_.done = found.done;
     const std::uint32_t end = begin + found.count;
-    const bool all_good = are_good(hits_.subspan(begin, found.count), now_s_, flush_cas_);
+    const bool all_good = are_good(copies_, begin, end, now_s_, flush_cas_);
     while (looked_ != end) {
       const std::uint32_t most = std::min(end - looked_, limit - end_.count);
       const std::uint32_t good = TD_LIKELY(all_good) ? most : count_good(looked_, looked_ + most);
-      const std::uint32_t taken = good == 0 ? 0 : sink_.items(shared_.heap, hits_.subspan(looked_, good));
+      const std::uint32_t taken = good == 0 ? 0 : sink_.items(shared_.heap, copies_, looked_, good);
       looked_ += taken;
       end_.count += taken;
       if (TD_UNLIKELY(taken != good || (end_.count == limit && looked_ != end))) {
@@ -93,12 +81,12 @@ class Attempt {
 
   std::uint32_t count_good(std::uint32_t begin, std::uint32_t end) const noexcept {
     std::uint32_t i = begin;
-    while (i != end && !is_over(hits_[i].version, now_s_, flush_cas_)) ++i;
+    while (i != end && !is_over(copies_.version(i), now_s_, flush_cas_)) ++i;
     return i - begin;
   }
 
   void go_on(ScanRange& rest) const noexcept {
-    const std::string_view last = hits_[looked_ - 1].item->key();
+    const std::string_view last = copies_.item(looked_ - 1)->key();
     (rest.reverse ? rest.end : rest.begin) = last;
     rest.after_begin |= !rest.reverse;
     rest.fetched = 0;
@@ -108,14 +96,14 @@ class Attempt {
   TD_NOINLINE void look_at_places(bool reverse) noexcept {
     context_.scans_until_look =
         1 + static_cast<std::uint32_t>(cycles_now() % (2 * shared_.scattered->scans_per_look - 1));
-    note_if_scattered(context_, hits_.first(looked_), reverse);
+    note_if_scattered(context_, copies_, looked_, reverse);
   }
 
   bool is_of_one_moment() const noexcept {
 #if defined(TANDEM_CANARY)
     if (!canary_bites("scan_items_once"))
 #endif
-      if (TD_UNLIKELY(!have_still(hits_.first(looked_)))) return false;
+      if (TD_UNLIKELY(!copies_.are_still(looked_))) return false;
 #if defined(TANDEM_CANARY)
     if (!canary_bites("scan_leaves_once"))
 #endif
@@ -131,18 +119,19 @@ class Attempt {
 
   Context& context_;
   const Shared& shared_;
-  const std::span<ScanHit, scan_items_max> hits_;
+  ScanCopies& copies_;
   ScanSink& sink_;
   ScanEnd& end_;
   const std::uint64_t flush_cas_;
   const std::uint32_t now_s_;
-  std::uint32_t parts_ = 0, looked_ = 0;  // parts that were begun, hits that were looked at
+  std::uint32_t parts_ = 0, looked_ = 0;  // parts that were begun, copies that were looked at
   std::array<ScanStamp, parts_max> stamps_;
 };
 
 }  // namespace
 
 ScanEnd scan(Context& context, const ScanRange& range, std::uint32_t limit, ScanSink& sink) {
+  ScanCopies& copies = context.for_scan();
   constexpr std::uint32_t whole_attempts = 3, empty_attempts_max = 256, waits_max = 8;
   ScanEnd end;
   std::uint32_t items = std::min(limit, scan_items_max), parts = Attempt::parts_max;
@@ -151,7 +140,7 @@ ScanEnd scan(Context& context, const ScanRange& range, std::uint32_t limit, Scan
     context.enter();
     bool is_snapshot = false;
     try {
-      is_snapshot = Attempt(context, *context.scan_hits, sink, end).run(range, items, parts);
+      is_snapshot = Attempt(context, copies, sink, end).run(range, items, parts);
     } catch (...) {
       context.epoch.exit();
       throw;

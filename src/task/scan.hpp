@@ -18,6 +18,7 @@ namespace tandem::task {
 // have fewer items than the limit, even none, and not be done.
 //
 // Thread safety: the context's thread. REQUIRES: the index is ordered; the context is in no epoch; limit != 0.
+// Throws std::bad_alloc if the context has no copies and cannot have any.
 ScanEnd scan(Context& context, const ScanRange& range, std::uint32_t limit, ScanSink& sink);
 
 // Index::prefetch_scans(). As scan().

@@ -121,18 +121,17 @@ class PlainIndex : public Index {
   std::unique_ptr<KeyHold> hold(Fingerprint f) override { return std::make_unique<GuardHold<PlainIndex>>(*this, f); }
 
   bool is_ordered() const noexcept override { return true; }
-  ScanResult scan(const ScanRange& range, std::span<ScanHit> hits, ScanStamp& stamp) noexcept override {
+  ScanResult scan(const ScanRange& range, std::uint32_t most, ScanCopies& copies, ScanStamp& stamp) noexcept override {
     const std::lock_guard lock(mutex_);
     stamp.add(changes_, changes_.load(std::memory_order_acquire));
     ScanResult result;
+    const std::uint32_t first = copies.count();
     const auto is_outside = [&](const auto& entry) {
       return range.is_below(entry.first) || range.is_above(entry.first);
     };
     const auto give = [&](auto at, auto end) {
-      for (; at != end && !is_outside(*at) && result.count < hits.size(); ++at) {
-        Item* const item = heap_.at(at->second);
-        hits[result.count++] = {item, settled_version(item)};
-      }
+      ScanCopies::Adder adder(copies, heap_.items());
+      for (; at != end && !is_outside(*at) && adder.count() != first + most; ++at) adder.add(at->second);
       result.done = at == end || is_outside(*at);
     };
     const auto begin = range.after_begin ? keys_.upper_bound(range.begin) : keys_.lower_bound(range.begin);
@@ -142,6 +141,7 @@ class PlainIndex : public Index {
     } else {
       give(begin, keys_.end());
     }
+    result.count = copies.count() - first;
     return result;
   }
 

@@ -151,17 +151,18 @@ TYPED_TEST(IndexKindContract, NoIncrementIsLostAndNoReaderMissesAKeyThatIsThere)
 
 constexpr std::size_t store_keys_max = 1000;  // a scan that gets nowhere ends, too
 
-std::vector<std::string> scan_all(PlainIndex& index, ScanRange range, std::size_t at_once) {
+std::vector<std::string> scan_all(PlainIndex& index, ScanRange range, std::uint32_t at_once) {
   std::vector<std::string> keys;
-  std::vector<ScanHit> hits(at_once);
+  ScanCopies copies(at_once);
   std::string last;
   for (;;) {
     ScanStamp stamp;
-    const ScanResult result = index.scan(range, hits, stamp);
+    copies.clear();
+    const ScanResult result = index.scan(range, at_once, copies, stamp);
     EXPECT_TRUE(result.done || result.count == at_once);
     for (std::uint32_t i = 0; i < result.count; ++i) {
-      EXPECT_EQ(Item::state_of(hits[i].version.state), ItemState::live);
-      keys.emplace_back(hits[i].item->key());
+      EXPECT_EQ(Item::state_of(copies.version(i).state), ItemState::live);
+      keys.emplace_back(copies.item(i)->key());
     }
     if (result.done || keys.size() > store_keys_max) return keys;
     last = keys.back();
@@ -189,7 +190,7 @@ TEST(OrderedScan, GivesTheRangeInTheOrderOfBytes) {
   };
   for (const std::string& begin : all) {
     for (const std::string end : {"", "a", "ab", "b", "\x80", "\xff\xff"}) {
-      for (const std::size_t at_once : {1u, 2u, 3u, 100u}) {
+      for (const std::uint32_t at_once : {1u, 2u, 3u, 100u}) {
         EXPECT_EQ(scan_all(store.index, {.begin = begin, .end = end}, at_once), between(begin, end));
         std::vector<std::string> down = scan_all(store.index, {.begin = begin, .end = end, .reverse = true}, at_once);
         std::reverse(down.begin(), down.end());
@@ -197,13 +198,14 @@ TEST(OrderedScan, GivesTheRangeInTheOrderOfBytes) {
       }
     }
   }
-  ScanHit hit[1];
+  ScanCopies copy(1);
   ScanStamp stamp;
-  const ScanResult last = store.index.scan({.begin = "\xff\xff"}, hit, stamp);
+  const ScanResult last = store.index.scan({.begin = "\xff\xff"}, 1, copy, stamp);
   EXPECT_EQ(last.count, 1u);
   EXPECT_TRUE(last.done);
   stamp.clear();
-  EXPECT_EQ(store.index.scan({.begin = "\xff\xff", .after_begin = true}, hit, stamp).count, 0u);
+  copy.clear();
+  EXPECT_EQ(store.index.scan({.begin = "\xff\xff", .after_begin = true}, 1, copy, stamp).count, 0u);
 }
 
 // Keys that stay are in every scan, whatever is written beside them.

@@ -138,9 +138,10 @@ std::uint64_t CuckooIndex::table_bytes() const noexcept {
   return table_bytes_.load(std::memory_order_relaxed) + (order_ != nullptr ? order_->bytes() : 0);
 }
 
-ScanResult CuckooIndex::scan(const ScanRange& range, std::span<ScanHit> hits, ScanStamp& stamp) noexcept {
+ScanResult CuckooIndex::scan(const ScanRange& range, std::uint32_t most, ScanCopies& copies,
+                             ScanStamp& stamp) noexcept {
   TD_ASSERT(order_ != nullptr);
-  return order_->scan(range, hits, stamp);
+  return order_->scan(range, most, copies, stamp);
 }
 
 void CuckooIndex::prefetch_scans(std::span<const ScanStart> starts, ScansAhead& ahead) const noexcept {

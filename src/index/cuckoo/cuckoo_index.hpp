@@ -196,7 +196,7 @@ class CuckooIndex final : public FollowedIndex {
   // --- order : a HashTree beside the table, changed under the key's Guard (decision 37)
 
   bool is_ordered() const noexcept override { return order_ != nullptr; }
-  ScanResult scan(const ScanRange& range, std::span<ScanHit> hits, ScanStamp& stamp) noexcept override;
+  ScanResult scan(const ScanRange& range, std::uint32_t most, ScanCopies& copies, ScanStamp& stamp) noexcept override;
   void prefetch_scans(std::span<const ScanStart> starts, ScansAhead& ahead) const noexcept override;
   // nullptr: not ordered.
   const HashTree* order() const noexcept { return order_.get(); }

@@ -162,7 +162,7 @@ class HashTree {
   // room for one, unless there are so many empty leaves that the memory to merge them is free only when this epoch has
   // ended: then it has none, and the caller tries again in another epoch. Sorts what was added to the leaves since
   // their last scan, and merges nearly empty ones. REQUIRES: an epoch until the hits are no longer used, and no Hold.
-  ScanResult scan(const ScanRange& range, std::span<ScanHit> hits, ScanStamp& stamp) noexcept;
+  ScanResult scan(const ScanRange& range, std::uint32_t most, ScanCopies& copies, ScanStamp& stamp) noexcept;
   // As Index says: nodes, leaves and their order, a step of all scans at a time, so that their lines come together.
   void prefetch_scans(std::span<const ScanStart> starts, ScansAhead& ahead) const noexcept;
 

@@ -75,7 +75,7 @@ void BM_scan(benchmark::State& state) {
   const auto tree = make_tree(all, static_cast<std::uint32_t>(state.range(0)));
   add_all(all, *tree);
   std::mt19937 random(2);
-  ScanHit hits[scan_keys];
+  ScanCopies copies(scan_keys);
   ScanStamp stamp;
   Sum sum;
   std::uint64_t of_bare = 0, of_tree = 0;
@@ -91,9 +91,10 @@ void BM_scan(benchmark::State& state) {
     const std::uint64_t then = cycles_now();
     all.epoch.enter();
     for (const std::string_view k : key) {
-      const ScanResult found = tree->scan({.begin = k}, hits, stamp);
+      copies.clear();
+      const ScanResult found = tree->scan({.begin = k}, scan_keys, copies, stamp);
       if (found.count != scan_keys) std::abort();
-      for (const ScanHit& hit : hits) sum.add(hit.item);
+      for (std::uint32_t i = 0; i < scan_keys; ++i) sum.add(copies.item(i));
       if (!stamp.is_unchanged()) std::abort();
     }
     all.epoch.exit();

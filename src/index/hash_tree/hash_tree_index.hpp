@@ -84,8 +84,8 @@ class HashTreeIndex final : public Index {
   // --- order and size
 
   bool is_ordered() const noexcept override { return true; }
-  ScanResult scan(const ScanRange& range, std::span<ScanHit> hits, ScanStamp& stamp) noexcept override {
-    return tree_.scan(range, hits, stamp);
+  ScanResult scan(const ScanRange& range, std::uint32_t most, ScanCopies& copies, ScanStamp& stamp) noexcept override {
+    return tree_.scan(range, most, copies, stamp);
   }
   void prefetch_scans(std::span<const ScanStart> starts, ScansAhead& ahead) const noexcept override {
     tree_.prefetch_scans(starts, ahead);

@@ -419,10 +419,13 @@ TEST(HashTree, AStampTellsOfChanges) {
   TreeWorker worker(store);
   for (int i = 0; i < 400; ++i) ASSERT_TRUE(worker.set(sharing_key(i), 1));
   const TreeWorker::Batch batch(worker);
-  std::vector<ScanHit> hits(500);
+  ScanCopies copies(500);
   ScanStamp stamp;
   const std::string end = sharing_key(50);
-  const auto scan = [&] { store.tree.scan({.end = end}, hits, stamp); };
+  const auto scan = [&] {
+    copies.clear();
+    store.tree.scan({.end = end}, copies.capacity(), copies, stamp);
+  };
   scan();
   EXPECT_TRUE(worker.set(sharing_key(300), 2));
   EXPECT_TRUE(worker.erase(sharing_key(301)));

@@ -125,10 +125,11 @@ class TreeWorker {
   // One scan. is_snapshot: the stamp's word; nullptr: a stamp that changes is an error.
   Pairs scan(const ScanRange& range, std::uint32_t limit, bool* is_done = nullptr, bool* is_snapshot = nullptr) {
     const Batch batch(*this);
-    std::vector<ScanHit> hits(limit);
-    const ScanResult result = store.tree.scan(range, hits, stamp);
+    ScanCopies copies(limit);
+    const ScanResult result = store.tree.scan(range, limit, copies, stamp);
     Pairs pairs;
-    for (std::uint32_t i = 0; i < result.count; ++i) pairs.emplace_back(hits[i].item->key(), value_of(hits[i].item));
+    for (std::uint32_t i = 0; i < result.count; ++i)
+      pairs.emplace_back(copies.item(i)->key(), value_of(copies.item(i)));
     if (is_done != nullptr) *is_done = result.done;
     if (is_snapshot != nullptr) {
       *is_snapshot = stamp.is_unchanged();

@@ -20,6 +20,20 @@ std::uint32_t LeafTable::tail_of(const Leaf& leaf, std::string_view key) const n
 }
 
 namespace {
+// How many of `count` tails are below `tail`: each is compared, four at once.
+TD_INLINE std::uint32_t all_below(const std::uint32_t* tails, std::uint32_t count, std::uint32_t tail) noexcept {
+  std::uint32_t below = 0, i = 0;
+#if !TD_THREAD_SANITIZER
+  typedef std::uint32_t Four __attribute__((vector_size(16), may_alias, aligned(4)));
+  const Four limit = {tail, tail, tail, tail};
+  Four sum = {};
+  for (; i + 4 <= count; i += 4) sum -= Four(*reinterpret_cast<const volatile Four*>(tails + i) < limit);
+  below = sum[0] + sum[1] + sum[2] + sum[3];
+#endif
+  for (; i < count; ++i) below += racing_load(tails[i]) < tail ? 1u : 0u;
+  return below;
+}
+
 // How many of the ascending tails [begin, end) are below `tail`, and `begin`. Sixteen ways at a time: their loads do
 // not wait for each other, as those of a binary search do.
 std::uint32_t count_below(const std::uint32_t* tails, std::uint32_t begin, std::uint32_t end,
@@ -33,18 +47,14 @@ std::uint32_t count_below(const std::uint32_t* tails, std::uint32_t begin, std::
     begin += below * step;
     end = std::min(end, begin + step);
   }
-  std::uint32_t below = 0;
-  for (std::uint32_t i = begin; i < end; ++i) below += racing_load(tails[i]) < tail ? 1u : 0u;
-  return begin + below;
+  return begin + all_below(tails + begin, end - begin, tail);
 }
 }  // namespace
 
 // The first of the sample_step() tails, of `n` sorted ones, among which those below `tail` end. The samples are one
 // cache line.
 std::uint32_t LeafTable::step_below(const Leaf& leaf, std::uint32_t n, std::uint32_t tail) const noexcept {
-  std::uint32_t below = 0;
-  for (std::uint32_t i = 0; i < n >> sample_shift_; ++i) below += racing_load(leaf.samples[i]) < tail ? 1u : 0u;
-  return below << sample_shift_;
+  return all_below(leaf.samples, n >> sample_shift_, tail) << sample_shift_;
 }
 
 // How many of the leaf's `n` sorted tails are below `tail`. Lines of tails and locations come at once.

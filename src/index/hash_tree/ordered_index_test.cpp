@@ -37,17 +37,18 @@ class OrderedIndex : public testing::Test {
   BasicTestStore<Index> store{Kind::options()};
 
   // Keys of all items, page by page.
-  std::vector<std::string> scan(bool reverse, std::size_t page) {
+  std::vector<std::string> scan(bool reverse, std::uint32_t page) {
     OrderedWorker worker(store);
     std::vector<std::string> keys;
-    std::vector<ScanHit> hits(page);
+    ScanCopies copies(page);
     std::string last;
     ScanRange range{.reverse = reverse};
     for (;;) {
       const typename OrderedWorker::Batch batch(worker);
       ScanStamp stamp;
-      const ScanResult result = store.index.scan(range, hits, stamp);
-      for (std::uint32_t i = 0; i < result.count; ++i) keys.emplace_back(hits[i].item->key());
+      copies.clear();
+      const ScanResult result = store.index.scan(range, page, copies, stamp);
+      for (std::uint32_t i = 0; i < result.count; ++i) keys.emplace_back(copies.item(i)->key());
       if (result.done) return keys;
       if (result.count == 0) continue;
       last = keys.back();
@@ -178,16 +179,17 @@ TYPED_TEST(OrderedIndex, AStampProvesASnapshot) {
     });
   }
   Worker worker(this->store);
-  std::vector<ScanHit> hits(4096);
+  ScanCopies copies(4096);
   std::uint64_t proven = 0;
   for (int round = 0; round < 2000 && proven < 50u * effort; ++round) {
     rest.want(round % 4 >= 2);
     const typename Worker::Batch batch(worker);
     ScanStamp stamp;
-    const ScanResult result = this->store.index.scan({.reverse = round % 2 == 1}, hits, stamp);
+    copies.clear();
+    const ScanResult result = this->store.index.scan({.reverse = round % 2 == 1}, copies.capacity(), copies, stamp);
     const bool is_snapshot = stamp.is_unchanged();
     std::set<std::string> keys;
-    for (std::uint32_t i = 0; i < result.count; ++i) keys.emplace(hits[i].item->key());
+    for (std::uint32_t i = 0; i < result.count; ++i) keys.emplace(copies.item(i)->key());
     ASSERT_EQ(keys.size(), result.count);
     if (!is_snapshot) {
       std::this_thread::yield();

@@ -9,11 +9,13 @@ namespace tandem {
 
 class HashTree::Scan {
  public:
-  Scan(HashTree& tree, const ScanRange& range, std::span<ScanHit> hits, ScanStamp& stamp) noexcept
-      : tree_(tree), range_(range), hits_(hits), stamp_(stamp) {}
+  Scan(HashTree& tree, const ScanRange& range, std::uint32_t most, ScanCopies& copies, ScanStamp& stamp) noexcept
+      : tree_(tree), range_(range), copies_(copies), stamp_(stamp), begin_(copies.count()), end_(begin_ + most) {
+    TD_ASSERT(end_ <= copies.capacity());
+  }
 
   ScanResult run() noexcept {
-    if (hits_.empty()) return {};
+    if (begin_ == end_) return {};
     // Bounds are searched for in leaves between whose fences they lie.
     if (!range_.end.empty() && range_.begin >= range_.end) {
       stamp_.clear();
@@ -21,14 +23,14 @@ class HashTree::Scan {
     }
     for (int in_vain = 0;;) {
       stamp_.clear();
-      count_ = 0;
+      copies_.cut(begin_);
       at_ = range_.reverse ? range_.end : range_.begin;
       is_open_ = range_.reverse && range_.end.empty();
       last_live_ = no_leaf;
       Step step = Step::next;
       while (step == Step::next) step = stamp_.is_full() ? Step::full : read_next();
-      if (step == Step::done) return {count_, true};
-      if (step != Step::again && count_ != 0) return {count_, false};
+      if (step == Step::done) return {count(), true};
+      if (step != Step::again && count() != 0) return {count(), false};
       // So many leaves without an item: they have been, or have to be, merged. Leaves that this retires are free only
       // behind this epoch.
       constexpr int in_vain_max = 3;
@@ -41,8 +43,8 @@ class HashTree::Scan {
  private:
   enum class Step : std::uint8_t { next, done, full, again };
   static constexpr std::uint32_t no_leaf = ~0u;
-  static constexpr std::uint32_t merges_max = 4;    // of one scan, while it finds items
-  static constexpr std::uint32_t items_ahead = 32;  // prefetched before they are read
+  static constexpr std::uint32_t merges_max = 4;   // of one scan, while it finds items
+  static constexpr std::int32_t items_ahead = 32;  // prefetched before they are read
 
   Leaf* next_leaf() const noexcept {
     if (!range_.reverse) return tree_.inner_.leaf_of(at_);
@@ -81,14 +83,14 @@ class HashTree::Scan {
         ++merges_;
         if (!latched && tree_.merge_at(leaf.low())) return Step::again;
       }
-      const std::uint32_t before = count_;
+      const std::uint32_t before = copies_.count();
       const Read read = range_.reverse ? read_down(leaf) : read_up(leaf);
       if (TD_UNLIKELY(latched)) {
         leaf.unlatch(version, false);
       } else {
         fence_acquire();
         if (leaf.version.load(std::memory_order_relaxed) != version) {
-          count_ = before;
+          copies_.cut(before);
           continue;
         }
       }
@@ -96,7 +98,7 @@ class HashTree::Scan {
       last_live_ = live;
       if (read == Read::full) return Step::full;
       if (read == Read::past_range || is_last(leaf)) return Step::done;
-      if (count_ == hits_.size()) return Step::full;
+      if (places() == 0) return Step::full;
       at_ = range_.reverse ? leaf.low() : leaf.high();
       is_open_ = false;
       return Step::next;
@@ -108,7 +110,7 @@ class HashTree::Scan {
     return !leaf.has_high || range_.is_above(leaf.high());
   }
 
-  // leaf_end: the leaf has no further item; full: it has, but hits_ has no place.
+  // leaf_end: the leaf has no further item; full: it has, but there is no place.
   enum class Read : std::uint8_t { leaf_end, past_range, full };
 
   // at_ bounds both: a merge may have put the leaf in the place of one that was read.
@@ -158,65 +160,30 @@ class HashTree::Scan {
   }
   template <int step>
   TD_INLINE bool take_each(LeafTable::Order at, std::uint32_t count) noexcept {
-    Taker taker(*this);
-    const std::ptrdiff_t needed = std::min(count, places()), ahead = items_ahead;
-    const bool are_fetched = count_ + needed <= range_.fetched;
-    const LeafTable::Order fetched = at + step * (are_fetched ? 0 : std::max<std::ptrdiff_t>(needed - ahead, 0));
+    ScanCopies::Adder adder(copies_, tree_.leaves_.items());
+    const std::ptrdiff_t needed = std::min(count, places());
+    const bool are_fetched = this->count() + needed <= range_.fetched;
+    const LeafTable::Order fetched = at + step * (are_fetched ? 0 : std::max<std::ptrdiff_t>(needed - items_ahead, 0));
     const LeafTable::Order last_needed = at + step * needed, last = at + step * std::ptrdiff_t{count};
-    for (; at != fetched; at = at + step) {
-      taker.prefetch(at.at(step * ahead));
-      taker.take(*at);
-    }
-    for (; at != last_needed; at = at + step) taker.take(*at);
-    for (; at != last; at = at + step) {
-      if (!taker.take_if_room(*at)) return false;
+    adder.add_all<step, step * items_ahead>(at, fetched);
+    adder.add_all<step, 0>(fetched, last_needed);
+    for (at = last_needed; at != last; at = at + step) {
+      if (adder.count() != end_) {
+        adder.add(*at);
+      } else if (adder.is_live(*at)) {
+        return false;
+      }
     }
     return true;
   }
 
   bool is_first() const noexcept { return last_live_ == no_leaf; }
-  std::uint32_t places() const noexcept { return static_cast<std::uint32_t>(hits_.size()) - count_; }
+  std::uint32_t count() const noexcept { return copies_.count() - begin_; }
+  std::uint32_t places() const noexcept { return end_ - copies_.count(); }
   // Items to fetch before the first one of a leaf is read.
-  std::uint32_t ahead() const noexcept { return count_ < range_.fetched ? 0 : std::min(items_ahead, places()); }
-
-  // Writes hits, with all that it reads for each of them in registers.
-  class Taker {
-   public:
-    TD_INLINE explicit Taker(Scan& scan) noexcept
-        : scan_(scan), items_(scan.tree_.leaves_.items()), next_(scan.hits_.data() + scan.count_) {}
-    Taker(const Taker&) = delete;
-    Taker& operator=(const Taker&) = delete;
-    TD_INLINE ~Taker() { scan_.count_ = static_cast<std::uint32_t>(next_ - scan_.hits_.data()); }
-
-    TD_INLINE void prefetch(Location l) const noexcept { prefetch_read(items_.at(l)); }
-    // Takes the item if it is live. REQUIRES: there is a place.
-    TD_INLINE void take(Location l) noexcept {
-      if (TD_LIKELY(look_at(l, *next_))) ++next_;
-    }
-    // False: it is live, and there is no place.
-    TD_INLINE bool take_if_room(Location l) noexcept {
-      ScanHit hit;
-      if (!look_at(l, hit)) return true;
-      if (next_ == scan_.hits_.data() + scan_.hits_.size()) return false;
-      *next_++ = hit;
-      return true;
-    }
-
-   private:
-    // Whether the item is live. Words of two versions are found by who looks at the item again.
-    TD_INLINE bool look_at(Location l, ScanHit& hit) const noexcept {
-      if (TD_UNLIKELY(l == no_location)) return false;
-      hit.item = items_.at(l);
-      hit.version = ItemVersion::of(hit.item);
-      if (TD_LIKELY(hit.version.is_live())) return true;
-      hit.version = settled_version(hit.item);
-      return hit.version.is_live();
-    }
-
-    Scan& scan_;
-    const Heap::Items items_;
-    ScanHit* next_;
-  };
+  std::uint32_t ahead() const noexcept {
+    return count() < range_.fetched ? 0 : std::min<std::uint32_t>(items_ahead, places());
+  }
 
   // Merges what it can of the leaves that were read in vain.
   void merge_empty() noexcept {
@@ -235,15 +202,16 @@ class HashTree::Scan {
 
   HashTree& tree_;
   const ScanRange& range_;
-  const std::span<ScanHit> hits_;
+  ScanCopies& copies_;
   ScanStamp& stamp_;
-  std::string_view at_;  // where the next leaf begins or, downwards, ends
+  const std::uint32_t begin_, end_;  // of this scan's copies
+  std::string_view at_;              // where the next leaf begins or, downwards, ends
   bool is_open_ = false;
-  std::uint32_t count_ = 0, merges_ = 0, last_live_ = no_leaf;
+  std::uint32_t merges_ = 0, last_live_ = no_leaf;
 };
 
-ScanResult HashTree::scan(const ScanRange& range, std::span<ScanHit> hits, ScanStamp& stamp) noexcept {
-  return Scan(*this, range, hits, stamp).run();
+ScanResult HashTree::scan(const ScanRange& range, std::uint32_t most, ScanCopies& copies, ScanStamp& stamp) noexcept {
+  return Scan(*this, range, most, copies, stamp).run();
 }
 
 }  // namespace tandem
