@@ -107,11 +107,12 @@ class ScanSink {
 // One whose items take longer than a call does.
 class ItemSink : public ScanSink {
  public:
-  // An item at version `seen`. False: it was not taken, and the snapshot ends before it.
+  // An item at version `seen`: its copy or, of a long one, the item itself. False: it was not taken, and the snapshot
+  // ends before it.
   virtual bool item(const Item& item, const ItemVersion& seen, std::uint64_t value_bytes) = 0;
   std::uint32_t items(const Heap& heap, const ScanCopies& copies, std::uint32_t first, std::uint32_t count) final {
     for (std::uint32_t i = 0; i < count; ++i) {
-      const Item& of = *copies.item(first + i);
+      const Item& of = copies.whole(first + i);
       if (!item(of, copies.version(first + i), heap.value_bytes(&of))) return i;
     }
     return count;

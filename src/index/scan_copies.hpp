@@ -1,12 +1,12 @@
 // Copies of a range's items, made while an ordered index is scanned (Index::scan()): whoever takes them needs neither
 // the items nor the index.
 //
-// A copy has the item's header first: both words, as they said live, but not necessarily of one version. Behind it lie
-// the item's other bytes, if all are copy_bytes_max bytes at most: of a longer item there is the header alone, and who
-// wants the rest copies it. Words are loaded before the bytes behind them, so a copy whose words the item still has
-// (are_still()) is of one version: the reader's side of item_rewrite.hpp.
+// A copy has the item's header first: both words, loaded when they said that it is live, but not necessarily of one
+// version. Behind it lie the item's other bytes, if all are copy_bytes_max bytes at most: of a longer item there is the
+// header alone, and who wants the rest copies it. Words are loaded before the bytes behind them, so a copy whose words
+// the item still has (are_still()) is of one version: the reader's side of item_rewrite.hpp.
 //
-// Thread safety: one thread, in the epoch of the scan; the copies stay behind it.
+// Thread safety: one thread, in the epoch of the scan; the copies stay valid after it.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -45,6 +45,11 @@ class ScanCopies {
 
   const Place* places() const noexcept { return places_.get(); }
   const Item* item(std::uint32_t i) const noexcept { return item_at(places_[i]); }
+  // A copy is an item, too.
+  const Item& whole(std::uint32_t i) const noexcept {
+    const Item* const copy = reinterpret_cast<const Item*>(places_[i][0]);
+    return is_long(copy->fixed()) ? *item(i) : *copy;
+  }
   ItemVersion version(std::uint32_t i) const noexcept { return version_of(places_[i]); }
   // Hints, of all copies since clear(): false is certain.
   bool may_expire() const noexcept { return (states_ & word::ExpiryS::mask) != 0; }
@@ -60,7 +65,7 @@ class ScanCopies {
   // What an item's fixed word says of its copy. Items behind each other mostly have keys and values of the same
   // lengths.
   struct Shape {
-    std::uint64_t like = 0;  // no item's: it has a key
+    std::uint64_t like = 0;  // matches no item, as each has a key
     std::size_t body_bytes = 0, stride = 0;
 
     Shape() = default;
@@ -115,8 +120,9 @@ class ScanCopies {
       next_.put(items_.at(l), seen, shape_.body_bytes, shape_.stride);
       states_ |= seen.state;
     }
-    // The same for all locations [at, end), `step` apart. Those that are `ahead` of them are fetched, unless that is 0.
-    // An item that is not live is seldom: it is noticed behind the last one.
+    // The same for all locations [begin, end), `step` apart, with places for all. The items `ahead` places further on
+    // are fetched, unless that is 0: their locations may be read. An item that is not live is seldom, and noticed
+    // behind the last one.
     template <std::ptrdiff_t step, std::ptrdiff_t ahead, class At>
     void add_all(const At begin, const At end) noexcept {
       if (begin == end) return;

@@ -16,11 +16,12 @@ namespace tandem {
 namespace {
 
 using Layout = ScannedItems;
-static_assert(Layout::header_bytes == sizeof(Item) && Layout::key_bytes == word::KeyBytes::mask &&
-              Layout::value_bytes_at == word::ValueBytes::lo && Layout::value_bytes_limit == word::ValueBytes::limit &&
-              Layout::has_flags == word::HasFlags::mask && Layout::is_huge == word::Huge::mask &&
-              Layout::cas_low_at == word::CasLow::lo && Layout::cas_low_bits == word::CasLow::width &&
-              Layout::cas_high_at == word::CasHigh::lo && Layout::cas_high_limit == word::CasHigh::limit);
+static_assert(Layout::header_bytes == sizeof(Item) && Layout::huge_bytes == sizeof(std::size_t) &&
+              Layout::key_bytes == word::KeyBytes::mask && Layout::value_bytes_at == word::ValueBytes::lo &&
+              Layout::value_bytes_limit == word::ValueBytes::limit && Layout::has_flags == word::HasFlags::mask &&
+              Layout::is_huge == word::Huge::mask && Layout::cas_low_at == word::CasLow::lo &&
+              Layout::cas_low_bits == word::CasLow::width && Layout::cas_high_at == word::CasHigh::lo &&
+              Layout::cas_high_limit == word::CasHigh::limit);
 
 // A snapshot's items: the scan's copies as they are, up to the first one that is long or has expired.
 class Snapshot final : public ScanSink {

@@ -132,6 +132,16 @@ TEST_P(EmbeddedScan, TheVisitorMayScan) {
     EXPECT_EQ(outer[0], (Items::value_type{"140", "-140"}));
     EXPECT_EQ(outer[10].second, std::string(3000, 'x'));
   }
+  std::vector<RangeScan> batch(3, {.range = {.begin = "170"}, .limit = 5});
+  std::size_t batched = 0, whole = 0;
+  session.scan_batch(batch, [&](std::size_t, const ScannedItem& item) {
+    ++batched;
+    whole += scan({.begin = item.key}, 3).size();
+    session.arrange();
+    EXPECT_EQ(session.remove_range({.begin = "300"}), 0u);
+  });
+  EXPECT_EQ(batched, 15u);
+  EXPECT_EQ(whole, 45u);
   EXPECT_THROW(session.scan({}, 10, [](const ScannedItem&) { throw std::runtime_error("no"); }), std::runtime_error);
   EXPECT_EQ(scan({.begin = "140"}, 20), outer);
 }

@@ -16,7 +16,7 @@ void keep_last(ScanEnd& end, const Item* item) noexcept {
   std::memcpy(end.last, key.data(), key.size());
 }
 
-// Whether none has expired or was flushed, as in most scans. Without branches.
+// Whether none has expired or was flushed, as in most scans.
 bool are_good(const ScanCopies& copies, std::uint32_t begin, std::uint32_t end, std::uint32_t now_s,
               std::uint64_t flush_cas) noexcept {
   if (TD_LIKELY(!copies.may_expire() && flush_cas == 0)) return true;

@@ -86,7 +86,7 @@ TEST_F(TaskScan, FlushedItemsAreReadPast) {
   EXPECT_EQ(scan({.begin = "d", .end = "e"}, 10), Keys());
 }
 
-// Four parts of 1, 64, 256 and what is left of 1,024 hits.
+// Four parts of 1, 64, 256 and what is left of 1,024 copies.
 TEST_F(TaskScan, SoManyAreLookedAt) {
   for (int i = 1000; i < 2023; ++i) set_expired("k" + std::to_string(i));
   store("k2023", "v");

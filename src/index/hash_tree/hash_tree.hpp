@@ -156,12 +156,13 @@ class HashTree {
   }
   std::uint32_t merge_fallen() noexcept;
 
-  // The live items of the range in order (reverse: from its end downwards), at most hits.size(). `stamp` is cleared,
-  // and gets the version of each leaf that was read. Each leaf is read as it was at one moment; all together are a
-  // snapshot if stamp.is_unchanged() says so afterwards. A result that is not `done` has at least one hit, if hits has
-  // room for one, unless there are so many empty leaves that the memory to merge them is free only when this epoch has
-  // ended: then it has none, and the caller tries again in another epoch. Sorts what was added to the leaves since
-  // their last scan, and merges nearly empty ones. REQUIRES: an epoch until the hits are no longer used, and no Hold.
+  // The live items of the range in order (reverse: from its end downwards), at most `most`, added to the copies.
+  // `stamp` is cleared, and gets the version of each leaf that was read. Each leaf is read as it was at one moment; all
+  // together are a snapshot if stamp.is_unchanged() says so afterwards. A result that is not `done` has at least one
+  // copy, unless `most` is 0, or there are so many empty leaves that the memory to merge them is free only when this
+  // epoch has ended: then it has none, and the caller tries again in another epoch. Sorts what was added to the leaves
+  // since their last scan, and merges nearly empty ones. REQUIRES: an epoch until the copies' items are no longer used,
+  // and no Hold.
   ScanResult scan(const ScanRange& range, std::uint32_t most, ScanCopies& copies, ScanStamp& stamp) noexcept;
   // As Index says: nodes, leaves and their order, a step of all scans at a time, so that their lines come together.
   void prefetch_scans(std::span<const ScanStart> starts, ScansAhead& ahead) const noexcept;
