@@ -81,12 +81,11 @@ bool says_course(const Settings& settings, ServerStyle style) {
   return style == ServerStyle::tandem || settings.server.verbosity > 0;
 }
 
-// Once, with the cause. net::Admin logs the stop that a client asks for.
 void say_stopping(int number, bool says) {
   if (number == SIGUSR1) {
     net::say("Gracefully stopping");  // memcached's words
   } else if (says) {
-    net::say(fmt::format("stopping: received {}", number == SIGINT ? "SIGINT" : "SIGTERM"));
+    net::say(number == SIGINT ? "stopping: received SIGINT" : "stopping: received SIGTERM");
   }
 }
 
@@ -171,6 +170,10 @@ void serve(Settings& settings, ServerStyle style, Engine& engine, Daemon& daemon
     if (Server* const now = serving.load()) now->stop();
   });
   settings.server.version = version;
+  settings.server.stop_asked = [&is_stopped, says](bool graceful) {
+    if (!is_stopped.exchange(true) && says)
+      net::say(graceful ? "Gracefully stopping" : "stopping: a client sent shutdown");
+  };
   Server server(settings.server, engine);
   struct Ends {  // the server's users, destroyed before it
     std::optional<monitor::Monitor>& monitor;

@@ -22,12 +22,14 @@ bool read_number(std::string_view text, std::uint64_t least, std::uint64_t most,
 
 // Lower case, because a client stops reading at the letters END wherever they stand.
 bool is_host(std::string_view text) noexcept {
-  return !text.empty() && text.size() <= host_bytes_max && std::ranges::all_of(text, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '-';
-  });
+  const auto is_alphanumeric = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
+  return !text.empty() && text.size() <= host_bytes_max && is_alphanumeric(text.front()) &&
+         text.find("..") == std::string_view::npos &&
+         std::ranges::all_of(text, [&](char c) { return is_alphanumeric(c) || c == '.' || c == '-'; });
 }
 
 bool is_address(std::string_view text) {
+  if (text.find('\0') != std::string_view::npos) return false;  // inet_pton() would end there
   const std::string address(text);
   in6_addr parsed{};
   return inet_pton(AF_INET, address.c_str(), &parsed) == 1 || inet_pton(AF_INET6, address.c_str(), &parsed) == 1;

@@ -88,6 +88,8 @@ TEST(ConfigStore, TakesOnlyListsThatClientsRead) {
     bad_node(node, 1);
     if (!node.empty()) bad_node("a|192.0.2.1|11211 " + node, 2);
   }
+  for (const char* const host : {"-", "...", "a..b", ".a", "-a"}) bad_node(string(host) + "|192.0.2.1|11211", 1);
+  bad_node(string("a|192.0.2.1\0END|evil|11211", 27), 1);
   bad_node(string(254, 'a') + "|192.0.2.1|11211", 1);
   bad_node("a|192.0.2.1|11211 ", 2);
   bad_node("a|192.0.2.1|11211  b|192.0.2.2|11211", 2);

@@ -63,12 +63,18 @@ void Acceptor::run() {
     }
     // Without descriptors the next attempt fails, too, until one is closed, by this process or by another.
     const bool may_succeed = !retries_ || (had_run_out && (one_closed || count == 0));
-    if (paused_ && may_succeed && !is_full()) resume();
+    if (paused_ && may_succeed && !is_full()) {
+      resume();
+    } else if (paused_ && retries_ && may_succeed) {  // a full server still has its control socket
+      retries_ = false;
+      listen_to(control_.fd());
+    }
   }
 }
 
 bool Acceptor::is_full() const noexcept {
-  return state_.connections.load(std::memory_order_seq_cst) >= state_.options.connections_max;
+  const std::uint32_t control = state_.control_connections.load(std::memory_order_seq_cst);
+  return state_.connections.load(std::memory_order_seq_cst) - control >= state_.options.connections_max;
 }
 
 bool Acceptor::speaks_tls(int listener) const noexcept {
@@ -132,14 +138,16 @@ void Acceptor::hand_over(Fd socket, const ProtocolOptions& protocol, bool tls, c
     if (chosen == nullptr || worker->connection_count() < chosen->connection_count()) chosen = worker;
   }
   ++next_worker_;
+  const bool is_control = &protocol == &state_.control_protocol;
   state_.connections.fetch_add(1, std::memory_order_seq_cst);
+  if (is_control) state_.control_connections.fetch_add(1, std::memory_order_seq_cst);
   if (state_.verbosity.load(std::memory_order_relaxed) >= 2)
     log().debug("<{} new auto-negotiating client connection", socket.get());
   try {
     chosen->adopt(std::move(socket), protocol, tls, client);
   } catch (const std::exception& error) {
     log().warn("a connection was dropped: {}", error.what());
-    state_.connections.fetch_sub(1, std::memory_order_seq_cst);
+    state_.connection_closed(is_control);
   }
 }
 
@@ -166,12 +174,14 @@ void Acceptor::resume() noexcept {
   }
   paused_ = retries_ = false;
   state_.accept_paused.store(false, std::memory_order_seq_cst);
-  for (const int fd : listening_fds()) {
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.fd = fd;
-    epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
-  }
+  for (const int fd : listening_fds()) listen_to(fd);
+}
+
+void Acceptor::listen_to(int fd) noexcept {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = fd;
+  epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
 }
 
 }  // namespace tandem::net

@@ -41,6 +41,7 @@ class Acceptor {
   void tell_failure(int error) noexcept;
   void pause(bool retries) noexcept;
   void resume() noexcept;
+  void listen_to(int fd) noexcept;
   bool is_full() const noexcept;
   bool has_room(int listener) const noexcept { return listener == control_.fd() || !is_full(); }
   bool speaks_tls(int listener) const noexcept;

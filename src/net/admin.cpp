@@ -63,7 +63,7 @@ void Admin::set_crawl_sleep_us(std::uint32_t sleep_us) { state_.engine.crawler()
 void Admin::set_crawl_items(std::uint32_t items) { state_.engine.crawler().set_items_per_run(items); }
 
 void Admin::shut_down(bool graceful) {
-  log().info(graceful ? "Gracefully stopping" : "stopping: a client sent shutdown");
+  if (state_.options.stop_asked) state_.options.stop_asked(graceful);
   state_.stop_asked.store(true, std::memory_order_relaxed);
 }
 

@@ -193,6 +193,7 @@ struct Connection {
   bool resumes = false;      // kept input holds more than an incomplete request: parse it before receiving
   bool large_waits = false;  // the parser stopped at a large value; kept input begins with its first bytes
   bool after_large = false;  // its last request was a value received into its slot
+  bool is_control = false;   // came by the control socket
   bool in_flight = false;    // a batch with queries of it is with a device
   bool closes = false;       // close when the unsent output is sent
   std::atomic<std::uint64_t> pass{0};  // the last pass that served it; 0: it has not sent anything yet

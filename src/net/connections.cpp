@@ -40,6 +40,7 @@ void Connections::adopt(Fd socket, const ProtocolOptions& protocol, bool tls, co
   const Clock& clock = state_.engine.shared().clock;
   auto owned = std::make_unique<Connection>(socket.get(), client, protocol, clock);
   Connection* const c = owned.get();
+  c->is_control = &protocol == &state_.control_protocol;
   if (tls) c->tls = std::make_unique<TlsSession>(c->fd, clock.now_s());
   note_opened(state_.events, c->fd, client);
   // Until the lock is released the worker cannot free the connection.
@@ -97,9 +98,10 @@ void Connections::free_them() noexcept {
     ::close(c->fd);
     state_.kept.give_back(state_.kept_cost(c->kept_counted));
     count_kept(*c, 0);
+    const bool is_control = c->is_control;
     delete c;
     count_.fetch_sub(1, std::memory_order_relaxed);
-    state_.connection_closed();
+    state_.connection_closed(is_control);
   }
   closed_.clear();
 }

@@ -4,6 +4,7 @@
 // Threads: one acceptor and `threads` workers (docs/threads.md). Memory beside the engine's: net/limits.hpp.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -40,6 +41,8 @@ class TlsError : public std::invalid_argument {
 };
 
 struct ServerOptions {
+  // Called by a worker when a client has asked the server to stop. Empty: nobody is told.
+  std::function<void(bool graceful)> stop_asked;
   std::vector<std::string> listen = {"127.0.0.1"};  // addresses or host names, each may carry :port (memcached -l)
   int tcp_port = 11211;                             // -p; 0: off; -1: any free port
   // -U; -1: any free port; 0: off, because datagrams have no authenticated sender, and replies could flood a third

@@ -58,7 +58,8 @@ struct State {
   std::atomic<bool> stop_asked{false};  // by a client: the worker that answers it stops the server
   std::atomic<bool> track_sizes;
   std::atomic<std::uint64_t> flushes{0};
-  std::atomic<std::uint32_t> connections{0};  // open now, or being handed to a worker
+  std::atomic<std::uint32_t> connections{0};          // open now, or being handed to a worker
+  std::atomic<std::uint32_t> control_connections{0};  // those of them that have no place in the limit
 
   // The acceptor's counts; it alone writes them.
   Counter total_connections, rejected_connections, listen_disabled, listen_disabled_us;
@@ -91,7 +92,8 @@ struct State {
   void set_memory_limit(std::uint64_t bytes) noexcept;
 
   // A connection was closed and freed.
-  void connection_closed() noexcept {
+  void connection_closed(bool is_control) noexcept {
+    if (is_control) control_connections.fetch_sub(1, std::memory_order_seq_cst);
     connections.fetch_sub(1, std::memory_order_seq_cst);
     if (accept_paused.load(std::memory_order_seq_cst)) acceptor_wakeup.notify();
   }

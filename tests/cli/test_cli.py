@@ -270,11 +270,11 @@ def test_serve_says_what_it_serves(start: Start) -> None:
     code, errors = stop(process)
     assert code == 0
     warning = "warning: running as root is not needed: use --user NAME\n" if IS_ROOT else ""
-    log = said(errors)
-    assert log.endswith(warning)
+    log, stop_lines = said(errors), "info: stopping: received SIGTERM\ninfo: stopped\n"
+    assert log.endswith(warning + stop_lines)
     assert re.fullmatch(
         rf"info: serving on 127\.0\.0\.1:{port} \(TCP, UDP\), 64\.0 MiB, 2 threads, lanes (scalar|avx2|avx512|neon)\n",
-        log.removesuffix(warning),
+        log.removesuffix(warning + stop_lines),
     ), errors
 
 
@@ -284,7 +284,8 @@ def test_serve_on_any_free_port_says_which(start: Start) -> None:
     line = process.stderr.readline()
     port = int(re.match(r"info: serving on 127\.0\.0\.1:(\d+) \(TCP\)", said(line))[1])
     assert answers(("127.0.0.1", port))
-    assert stop(process) == (0, "")
+    code, log = stop(process)
+    assert (code, said(log)) == (0, "info: stopping: received SIGTERM\ninfo: stopped\n")
 
 
 def test_the_log_as_json(start: Start, alias: Path, tmp_path: Path) -> None:

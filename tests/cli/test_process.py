@@ -269,9 +269,14 @@ def test_clean_stop(how: signal.Signals, mode: str, start: Start, tmp_path: Path
 
 
 @pytest.mark.parametrize("cause", ["received SIGTERM", "a client sent shutdown"])
-def test_a_stop_is_logged_with_its_cause(cause: str, start: Start, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["serve", "memcached"])
+def test_a_stop_is_logged_with_its_cause(mode: str, cause: str, start: Start, tmp_path: Path) -> None:
     path = str(tmp_path / "s.sock")
-    process = start(tandem_binary(), "memcached", *AS_ROOT, "-v", "-A", "-s", path)
+    as_root = ["--user", "root"] if AS_ROOT else []
+    options = (
+        [*as_root, "--shutdown-command", "--unix", path] if mode == "serve" else [*AS_ROOT, "-v", "-A", "-s", path]
+    )
+    process = start(tandem_binary(), mode, *options)
     wait_serving(process, path)
     if "client" in cause:
         with socket.socket(socket.AF_UNIX) as client:

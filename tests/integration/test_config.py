@@ -4,6 +4,7 @@ what the clients of ElastiCache that no registry has in this form make of a repl
 from __future__ import annotations
 
 import re
+import resource
 import socket
 import stat
 import threading
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from harness.binary import BinaryStream, Packet
-from harness.server import HOST, Server, ServerError, free_port
+from harness.server import HOST, Server, ServerError, free_port, wait_until
 from harness.wire import Stream, UdpClient
 
 Start = Callable[..., Server]
@@ -149,6 +150,27 @@ def test_the_control_socket_has_no_limit_of_connections(tandem: Start, path: Pat
         if mode != "maxconns_fast":
             with Stream(waiting) as late:
                 assert ask(late, b"mn\r\n") == b"MN\r\n"
+
+
+def test_an_idle_control_connection_takes_no_clients_place(tandem: Start, path: Path) -> None:
+    server = tandem("-t", "1", "-c", "1", "-o", f"control={path},maxconns_fast")
+    with control_of(path) as idle:
+        assert ask(idle, b"mn\r\n") == b"MN\r\n"
+        with Stream(only_client(server)) as client, control_of(path) as another:
+            assert ask(client, b"mn\r\n") == ask(another, b"mn\r\n") == b"MN\r\n"
+        with Stream(only_client(server)) as client:
+            assert ask(client, b"mn\r\n") == b"MN\r\n"
+
+
+def test_the_control_socket_is_heard_again_when_there_are_descriptors(tandem: Start, path: Path) -> None:
+    server = tandem("-t", "1", "-c", "1", "-o", f"control={path},no_maxconns_fast")
+    with Stream(only_client(server)) as client:
+        soft, hard = resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (3, hard))
+        with control_of(path) as control:
+            wait_until(lambda: b"STAT listen_disabled_num 0\r\n" not in ask(client, b"stats\r\n"), "a failed accept")
+            resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (soft, hard))
+            assert ask(control, config_set(document(3))) == b"STORED\r\n"
 
 
 def test_who_may_open_the_socket_needs_no_password(tandem: Start, path: Path, tmp_path: Path) -> None:
