@@ -151,7 +151,6 @@ deb: build ## Debian packages, in build/packages
 	@cd build && cpack
 
 release: ## every artefact of a release, checked, in build/release: packages, wheel, archive, image, chart, SBOM, checksums
-	@scripts/setup release
 	@scripts/release/all
 
 clean: ## remove everything that was built

@@ -1,4 +1,4 @@
-# Toolchain file: Debian's cross compiler over the root that scripts/release/arm64 makes.
+# Toolchain file: Debian's cross compiler over the root that scripts/release/packages makes.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)

@@ -15,7 +15,7 @@ from conftest import ROOT
 from harness.server import HOST, free_port
 from pymemcache.client.base import Client
 
-RELEASE = ROOT / "build/release"
+RELEASE = ROOT / os.environ.get("TANDEM_RELEASE", "build/release")
 TOOLS = ROOT / "build/release-tools"
 PATIENCE_S = 120  # an emulator starts slowly
 ENVIRONMENT = {**os.environ, "PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}

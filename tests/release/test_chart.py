@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import yaml
 from release.artefacts import ROOT, TOOLS, artefact, output
 
 KUBERNETES = "1.37.0"  # the newest that kubernetes-validate knows
-ALL = "prometheusOperator.enabled=true,prometheusOperator.tokenSecret=t,memoryFile.enabled=true,passwordsSecret=p"
+ALL = "prometheusOperator.enabled=true,metricsTokenSecret=t,memoryFile.enabled=true,passwordsSecret=p"
 OPERATOR = "prometheusOperator.enabled=true"
 
 
@@ -69,10 +70,31 @@ def test_its_values_take_effect() -> None:
         ("--memory", "7GiB"),
         ("--memory-file", "/memory/items"),
         ("--auth-file", "/passwords/users"),
+        ("--metrics-token-file", "/metrics-token/token"),
     ):
         assert words[words.index(option) + 1] == value
-    assert (
-        {v["name"] for v in pod["volumes"]} == {m["name"] for m in container["volumeMounts"]} == {"memory", "passwords"}
-    )
+    paths = {"memory": "/memory", "passwords": "/passwords", "metrics-token": "/metrics-token"}
+    assert {m["name"]: m["mountPath"] for m in container["volumeMounts"]} == paths
+    secrets = {v["name"]: v["secret"]["secretName"] for v in pod["volumes"] if "secret" in v}
+    assert {v["name"] for v in pod["volumes"]} == set(paths) and secrets == {"passwords": "p", "metrics-token": "t"}
     assert pod["securityContext"]["fsGroup"] == 11211
     assert made["ServiceMonitor"]["spec"]["endpoints"][0]["authorization"]["credentials"]["name"] == "t"
+
+
+def test_a_fleets_publisher_is_a_second_container(tmp_path: Path) -> None:
+    """The values that docs/fleet.md prints, beside volumes of the chart's own."""
+    (values,) = re.findall(r"^```yaml\n(.*?)^```", (ROOT / "docs/fleet.md").read_text(), re.MULTILINE | re.DOTALL)
+    (tmp_path / "values.yaml").write_text(values)
+    made = template("--values", str(tmp_path / "values.yaml"), "--set", ALL)
+    (tmp_path / "made.yaml").write_text(made)
+    output(TOOLS / "python/bin/kubernetes-validate", "--strict", tmp_path / "made.yaml")
+    (pod,) = [m["spec"]["template"]["spec"] for m in yaml.safe_load_all(made) if m and m["kind"] == "StatefulSet"]
+    server, publisher = pod["containers"]
+    assert server["args"][-2:] == ["--control", "/control/socket"]
+    assert "/control" in {m["mountPath"] for m in server["volumeMounts"]}
+    assert {m["name"] for m in publisher["volumeMounts"]} == {"control", "fleet"}
+    assert {v["name"] for v in pod["volumes"]} == {"memory", "passwords", "metrics-token", "control", "fleet"}
+    # Without another volume, too: the socket's folder must belong to the server's user.
+    alone = [m for m in yaml.safe_load_all(template("--values", str(tmp_path / "values.yaml"))) if m]
+    (pod,) = [m["spec"]["template"]["spec"] for m in alone if m["kind"] == "StatefulSet"]
+    assert pod["securityContext"]["fsGroup"] == 11211

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,16 @@ def test_the_archive_runs_where_there_is_nothing(tmp_path: Path) -> None:
         assert (root / name).stat().st_size
     with Serving(["chroot", root, "/bin/tandem"]):
         pass
+
+
+def test_the_archive_can_be_made_again(tmp_path: Path) -> None:
+    output("sh", "-euc", 'umask 077; exec "$0" "$1"', ROOT / "scripts/release/archive", tmp_path)
+    made = artefact("tandem-*-linux-*.tar.gz")
+    assert (tmp_path / made.name).read_bytes() == made.read_bytes()
+    with tarfile.open(made) as archive:
+        for member in archive:
+            program = member.isdir() or member.name.endswith("/bin/tandem")
+            assert (member.mode, member.uid, member.gid) == (0o755 if program else 0o644, 0, 0), member.name
 
 
 def test_the_wheel_runs(tmp_path: Path) -> None:

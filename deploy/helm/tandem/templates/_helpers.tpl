@@ -15,3 +15,47 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
+
+{{- define "tandem.volumes" -}}
+{{- if .Values.memoryFile.enabled }}
+- name: memory
+  emptyDir:
+    medium: Memory
+    sizeLimit: {{ .Values.memoryFile.sizeLimit }}
+{{- end }}
+{{- with .Values.passwordsSecret }}
+- name: passwords
+  secret:
+    secretName: {{ . }}
+    defaultMode: 0440
+{{- end }}
+{{- with .Values.metricsTokenSecret }}
+- name: metrics-token
+  secret:
+    secretName: {{ . }}
+    defaultMode: 0440
+{{- end }}
+{{- with .Values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "tandem.volumeMounts" -}}
+{{- if .Values.memoryFile.enabled }}
+- name: memory
+  mountPath: /memory
+{{- end }}
+{{- if .Values.passwordsSecret }}
+- name: passwords
+  mountPath: /passwords
+  readOnly: true
+{{- end }}
+{{- if .Values.metricsTokenSecret }}
+- name: metrics-token
+  mountPath: /metrics-token
+  readOnly: true
+{{- end }}
+{{- with .Values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
