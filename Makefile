@@ -29,7 +29,7 @@ test: ## every test (DEEP=1, as CI: sanitizers, interleavings, fuzzing, planted 
 	@scripts/setup test
 	@build/venv/bin/python scripts/gates.py $(if $(DEEP),--deep)
 
-test-fast: ## layers, text, format, build, unit and integration tests
+test-fast: ## layers, texts, pages, functions, format, build, unit and integration tests
 	@scripts/setup test
 	@build/venv/bin/python scripts/gates.py --fast
 
@@ -129,9 +129,9 @@ tidy: ## clang-tidy over the product's sources that have changed since they were
 	@scripts/setup test
 	@build/venv/bin/python scripts/gates.py --only tidy --product
 
-lint: ## format check, clang-tidy (tests and benchmarks too), script linters, a build of one source at a time
+lint: ## texts, links, long functions, format, clang-tidy (tests and benchmarks too), script linters, a build of one source at a time
 	@scripts/setup test
-	@build/venv/bin/python scripts/gates.py --only layers text format scripts tidy
+	@build/venv/bin/python scripts/gates.py --only layers text pages functions format scripts tidy
 	@cmake -S . -B build/apart -G Ninja -DTANDEM_TESTS=ON # a source may lack an include that its neighbours in TANDEM_UNITY have
 	@cmake --build build/apart -j $(JOBS)
 

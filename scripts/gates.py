@@ -48,6 +48,33 @@ SANITIZED = {"address": "tandem_tests tandem", "thread": "tandem_tests schedules
 CUDA_BUILD = f"""cmake -S . -B build/cuda-objects -G Ninja -DTANDEM_CUDA=ON -DTANDEM_TESTS=ON -DTANDEM_UNITY=ON
             cmake --build build/cuda-objects -j {JOBS} --target tandem_cuda_programs"""
 DEVICE_OPTIONS = "-o gpu=sim,preset=2,gpu_values=64MiB,drop_privileges"
+# What no kept linter looks for, in every text but fuzz seeds, which may be any bytes.
+TEXT = r"""nothing() { # fails with the lines of its input
+            local lines
+            lines=$(cat)
+            [[ -z $lines ]] || { printf '%s:\n%s\n' "$1" "$lines"; return 1; }
+        }
+        texts() { git grep --untracked -I "$@" ':!*_seeds/*' || (($? == 1)); }
+        texts -nP '(?<![\w.-])/(?:work|root|home/\w+|Users)/' -- . | nothing 'a path of one machine'
+        texts -nP 'https?://[\w.-]+\.(?:internal|intranet|corp|lan|local)\b' -- . | nothing 'a private host'
+        texts -nP '\b(?:10\.\d+|192\.168|172\.(?:1[6-9]|2\d|3[01]))\.\d+\.\d+\b' -- . | nothing 'a private address'
+        texts -nP '[ \t]+$' -- . | nothing 'trailing blanks'
+        texts -nP '\t' -- '*.[ch]pp' '*.cu' '*.cuh' '*.py' | nothing 'a tab'
+        texts -lz '' -- . | { xargs -0 grep -zlP '[^\n]\z' || true; } | nothing 'no newline at the end'
+        git log -20 --format=%s | { grep -E '.{73}' || true; } | nothing 'a subject of more than 72 characters'
+        git ls-files -z '*.md' | xargs -0 build/venv/bin/lychee --offline --include-fragments --no-progress
+        """
+# Structure of pages; the generated page has signatures that no line holds.
+PAGES = "git ls-files -z '*.md' ':!docs/python-api.md' | xargs -0 build/venv/bin/pymarkdown scan"
+# Functions of more than 60 lines or 7 parameters; scripts/long_functions.txt lists those that there were, with both.
+# Lizard does not read *.cu, hence the copies, and takes `alignas` and `requires` for functions.
+FUNCTIONS = r"""rm -rf build/functions
+        for file in $(git ls-files 'src/*.cu' 'src/*.cuh'); do install -D "$file" "build/functions/$file.hpp"; done
+        build/venv/bin/lizard -l cpp -C 10000 -L 60 -a 7 -w --no-gitignore -x '*_test*' -x '*_bench*' -x '*_fuzz*' \
+            -x '*_fixture*' -x '*_harness*' -x '*src/frames/*' src build/functions >build/log/lizard.txt || true
+        sed -nE '/::(alignas|requires) has/d; s|^build/functions/([^:]*)[.]hpp:|\1:|
+            s|^([^:]*):.*warning: (.*) has .* ([0-9]+) PARAM, ([0-9]+) length.*|\1 \2 \4 \3|p
+            /^[^:]*:[0-9]+: warning/!p' build/log/lizard.txt | LC_ALL=C sort -u | diff scripts/long_functions.txt -"""
 # For what has time: it gets only what others leave of the processors.
 IDLE = "renice -n 19 -p $$ >/dev/null || true; chrt --idle --pid 0 $$ || true\n"
 
@@ -185,9 +212,12 @@ def all_steps(lint: str, deep: bool) -> list[Step]:
         Step("layers", f"{python} scripts/check_layers.py --self-test; {python} scripts/check_layers.py", fast=True),
         Step(
             "text",
-            f"{python} scripts/check_text.py --self-test; {python} scripts/check_text.py; "
-            f"{python} scripts/check_waits.py --self-test; {python} scripts/check_waits.py",
+            f"{TEXT}{python} scripts/check_waits.py --self-test; {python} scripts/check_waits.py",
             fast=True,
+        ),
+        Step("pages", PAGES, fast=True, inputs=("*.md", ".pymarkdown", "scripts/requirements.txt")),
+        Step(
+            "functions", FUNCTIONS, fast=True, inputs=("src", "scripts/long_functions.txt", "scripts/requirements.txt")
         ),
         Step("format", "scripts/format --check", fast=True),
         Step(
@@ -200,8 +230,7 @@ def all_steps(lint: str, deep: bool) -> list[Step]:
             done
             {python} scripts/check_fuzzed.py --self-test; {python} scripts/check_fuzzed.py
             {python} scripts/check_commands.py --self-test; {python} scripts/check_commands.py
-            {python} scripts/check_unity.py --self-test; {python} scripts/check_unity.py
-            {python} scripts/check_functions.py --self-test; {python} scripts/check_functions.py""",
+            {python} scripts/check_unity.py --self-test; {python} scripts/check_unity.py""",
             fast=True,
         ),
         Step(

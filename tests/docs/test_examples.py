@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,24 @@ def test_each_example_that_cannot_run_says_why() -> None:
     assert sum(e.runs for e in found) >= 30
 
 
+def test_what_pages_call_exists() -> None:
+    """Also in blocks that do not run, in records, and within a line."""
+    targets = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    pages = subprocess.check_output(["git", "ls-files", "*.md"], cwd=ROOT, text=True).split()
+    assert pages
+    for page in pages:
+        assert what_is_missing((ROOT / page).read_text(), targets) == [], page
+
+
+def what_is_missing(text: str, targets: set[str]) -> list[str]:
+    """Make targets and files of this tree that a page calls at the start of a line or of code."""
+    start = r"(?:^(?:\$ )?(?:[A-Z_]+=\S* )*(?:sudo )?|`)"
+    calls = re.findall(rf"{start}make((?: [a-z]+(?:-[a-z]+)*(?![\w=*-]))+)", text, re.MULTILINE)
+    files = re.findall(rf"{start}((?:scripts|tests|deploy|rtl|python)/[\w./-]+\w)", text, re.MULTILINE)
+    called = {target for call in calls for target in call.split()}
+    return sorted(called - targets) + [file for file in files if not (ROOT / file).exists()]
+
+
 def test_the_packages_to_build_with_are_those_that_make_build_installs() -> None:
     setup = (ROOT / "scripts/setup").read_text()
     libraries = re.search(r"^libraries=\((.*?)\)", setup, re.MULTILINE | re.DOTALL)
@@ -92,6 +111,11 @@ def test_console_blocks_have_commands_and_output() -> None:
     assert matches("x 17 y\r\n", "x ... y")
     assert not matches("x 17 z", "x ... y")
     assert not matches("x", "")
+
+
+def test_a_call_of_what_is_not_there_is_found() -> None:
+    text = "`make a b`, `make c-*`\n\n```sh\n$ X=1 make test no X=2\nscripts/no --x\nscripts/format\n```\n"
+    assert what_is_missing(text, {"a", "test"}) == ["b", "no", "scripts/no"]
 
 
 @pytest.mark.parametrize(

@@ -277,3 +277,99 @@ def test_shares_are_all_of_it_once(shares: int) -> None:
 
     parts = [names(TANDEM_SHARE=f"{i}/{shares}") for i in range(shares)]
     assert sorted(name for part in parts for name in part) == sorted(names())
+
+
+# --- the gates that are lines of shell: each fault is planted ---------------------------------------------------------
+
+
+def planted(folder: Path, script: str, **files: str) -> str:
+    """What a gate's script says of a repository with these files; "" if it passes."""
+    (folder / "build/log").mkdir(parents=True)
+    (folder / "build/venv").symlink_to(ROOT / "build/venv")
+    (folder / ".gitignore").write_text("/build/\n")
+    (folder / ".pymarkdown").write_text((ROOT / ".pymarkdown").read_text())
+    (folder / "b.txt").write_text("")
+    subject = files.pop("subject", "A subject")
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    for arguments in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", subject]):
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run(["git", *identity, *arguments], cwd=folder, check=True)
+    command = ["bash", "-euo", "pipefail", "-c", script]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr if done.returncode else ""
+
+
+GOOD = "# A page\n\n[the page](#a-page), [a text](b.txt)\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.md", GOOD, ""),
+        ("a_seeds/a", "a \n", ""),
+        ("a.sh", "cd /ro" + "ot/x\n", "a path of one machine"),
+        ("a.txt", "http://a.cor" + "p/x\n", "a private host"),
+        ("a.txt", "10." + "1.2.3\n", "a private address"),
+        ("Makefile", "a: \n", "trailing blanks"),
+        ("a.hpp", "//\ta\n", "a tab"),
+        ("a.yaml", "a: 1", "no newline at the end"),
+        ("subject", "a" * 73, "a subject of more than 72 characters"),
+        ("a.md", f"{GOOD}[x](c.txt)\n", "File not found"),
+        ("a.md", f"{GOOD}[x](#b)\n", "Cannot find fragment"),
+        ("a.md", f"{GOOD}[x](y.md#c)\n", "Cannot find fragment"),
+    ],
+)
+def test_a_fault_of_a_text_is_found(name: str, text: str, message: str, tmp_path: Path) -> None:
+    said = planted(tmp_path, gates.TEXT, **{"y.md": GOOD, name: text})
+    assert message in said if message else said == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        (GOOD, ""),
+        (f"{GOOD}\n{'a ' * 70}b\n", "MD013"),
+        (f"{GOOD}```sh\na\n```\n", "MD031"),
+        (f"{GOOD}\n```\na\n```\n", "MD040"),
+        (f"{GOOD}\n\tb\n", "MD010"),
+        (f"{GOOD}\n# Another title\n", "MD025"),
+    ],
+)
+def test_a_fault_of_a_page_is_found(text: str, rule: str, tmp_path: Path) -> None:
+    said = planted(tmp_path, gates.PAGES, **{"a.md": text})
+    assert rule in said if rule else said == ""
+
+
+SIXTY = "void f(int a) {\n" + "  x();\n" * 58 + "}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (SIXTY, ""),
+        (SIXTY.replace("{", "{\n  x();"), "f 61 1"),
+        (SIXTY.replace("void f(int a)", "A::A(int a)\n    : a_(a),\n      b_{a}"), "A::A 62 1"),
+        (SIXTY.replace("int a)", "int a,\n       int b)"), "f 61 2"),
+        (SIXTY.replace("void f(int a) {", "template <class T>\nT f(T a) {\n  if (a) {").replace("}", "}\n}"), "f 62 1"),
+        ("class A {\n public:\n" + SIXTY.replace("{", "const noexcept {\n  x();") + "};\n", "A::f 61 1"),
+        (f"void f({', '.join(f'int p{i} = g(1, 2)' for i in range(8))}) {{}}\n", "f 1 8"),
+        ("void f(int a, int b, int c, int d, int e, int g, M<int, int> h) {}\n", ""),
+        ("constexpr int table[] = {\n" + "  1,\n" * 99 + "};\n", ""),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.cpp", "a.cu"])
+def test_a_long_function_is_found(name: str, text: str, found: str, tmp_path: Path) -> None:
+    files = {f"src/net/{name}": text, "src/net/a_test.cpp": SIXTY * 2, "scripts/long_functions.txt": ""}
+    said = planted(tmp_path, gates.FUNCTIONS, **files)
+    assert f"> src/net/{name} {found}\n" in said if found else said == ""
+
+
+def test_a_long_function_that_is_listed_may_not_change(tmp_path: Path) -> None:
+    files = {"src/net/a.cpp": SIXTY.replace("{", "{\n  x();"), "scripts/long_functions.txt": "src/net/a.cpp f 61 1\n"}
+    assert planted(tmp_path / "same", gates.FUNCTIONS, **files) == ""
+    files["scripts/long_functions.txt"] = "src/net/a.cpp f 62 1\n"
+    assert "< src/net/a.cpp f 62 1" in planted(tmp_path / "other", gates.FUNCTIONS, **files)
+    files["src/net/a.cpp"] = SIXTY
+    assert "< src/net/a.cpp f 62 1" in planted(tmp_path / "gone", gates.FUNCTIONS, **files)
