@@ -342,6 +342,19 @@ def test_a_fault_of_a_page_is_found(text: str, rule: str, tmp_path: Path) -> Non
     assert rule in said if rule else said == ""
 
 
+@pytest.mark.parametrize(
+    ("pages", "said"),
+    [
+        (["README.md"], "README.md: 1311 words, at most 1300\n"),
+        (["docs/decisions/0001-a.md"], "docs/decisions/0001-a.md: 1311 words, at most 700\n"),
+        ([f"docs/{i}.md" for i in range(60)], "docs/9.md: 1311 words, at most 1300\n78668 words, at most 60000\n"),
+    ],
+)
+def test_a_page_of_too_many_words_is_found(pages: list[str], said: str, tmp_path: Path) -> None:
+    short = dict.fromkeys(("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"), "# A\n")
+    assert said in planted(tmp_path, gates.WORDS, **{**short, **dict.fromkeys(pages, "# a | b\n" + 1308 * "a ")})
+
+
 SIXTY = "void f(int a) {\n" + "  x();\n" * 58 + "}\n"
 
 
