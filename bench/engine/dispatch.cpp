@@ -113,7 +113,7 @@ void DispatchGroup::balance() noexcept {
     asked_for[i] = {0, i};
     for (const Member& member : members_) asked_for[i].first += member.asked_for[i].load(std::memory_order_relaxed);
   }
-  // The most popular range to whoever has the least so far, and so on.
+  // The most popular range to the thread that has the least so far, and so on.
   std::sort(asked_for.rbegin(), asked_for.rend());
   std::array<std::uint64_t, members_max> has{};
   for (const auto& [count, range] : asked_for) {
@@ -193,7 +193,7 @@ void DispatchMember::hold_and_take(DispatchGroup::Way& way) {
   }
 }
 
-// A way that is held is its poster's, who takes all that it has posted.
+// A way that is held is its poster's, which takes all that it has posted.
 std::span<Parcel* const> DispatchMember::take_parcels() {
   TD_ASSERT(taken_.empty());
   auto& posted = group_.members_[number_].posted;

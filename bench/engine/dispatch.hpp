@@ -1,5 +1,6 @@
 // HeteroKV's dispatch (III-B, III-C2) between the threads of a cell: the requests of a leaf are executed by one thread,
-// whoever has received them, so that neither a leaf's lines nor a popular item's wander between processors' caches.
+// the thread that has received them, so that neither a leaf's lines nor a popular item's wander between processors'
+// caches.
 //
 // A member of the group divides each batch that it receives into parcels, one for each member, by the leaves of the
 // keys; each member executes the parcels that it is given; and the receiver puts the replies in the order of its
@@ -34,7 +35,7 @@ class LeafRanges {
 
   // REQUIRES: inside an epoch of the tree's.
   explicit LeafRanges(const HashTree& tree);
-  // Grows with the key, among keys that begin as those first keys do; others are in any range.
+  // Grows with the key, among keys that begin as those first keys do; other keys are in any range.
   TD_INLINE std::uint32_t range_of(std::string_view key) const noexcept {
     const std::int32_t head = InnerNode::head_of(key, common_bytes_);
     const std::uint32_t at = std::min(not_above(last_heads_.data(), head), block - 1) * block;
@@ -121,7 +122,7 @@ class DispatchMember {
   void post(std::span<const std::string_view> inputs, std::uint64_t received_ticks);
 
   // Parcels that this member is to execute, those of one way in their order; nothing: there are none. finish_parcels()
-  // must follow, or fail(), behind which the replies of others may never come.
+  // must follow, or fail(), behind which other threads' replies may never come.
   std::span<Parcel* const> take_parcels();
   // Those of its own oldest batch that no other member has begun, and the ones behind them.
   std::span<Parcel* const> take_back();

@@ -232,7 +232,7 @@ TEST(Dispatched, AnswersTheSame) {
         std::uint32_t seed = 100 * number;
         while (!stop.load()) {
           member->answer_done();
-          // Of keys that nobody else asks for.
+          // Of keys that no other thread asks for.
           TreeStore::run(*member, fmt::format("get other-{}\r\nset other-{} 0 0 1\r\nx\r\n", seed, seed));
           ++seed;
         }

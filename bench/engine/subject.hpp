@@ -113,8 +113,8 @@ class WireSubject final : public Subject {
   std::vector<std::unique_ptr<Thread>> threads_;
 };
 
-// get_batch() for batches of reads only, execute() for the others. With getk the items' keys are copied out, too, since
-// the caller needs them for the comparison.
+// get_batch() for batches of reads only, execute() for other batches. With getk the items' keys are copied out, too,
+// since the caller needs them for the comparison.
 class EmbeddedSubject final : public Subject {
  public:
   EmbeddedSubject(Store& store, const workload::KeySpace& keys, const CellTapes& tapes);

@@ -25,7 +25,7 @@ class MetaCodec::ScanKeys {
         first_(request.key),
         items_max_(request.scan_items),
         last_key_(asked_key_, static_cast<std::size_t>(keys.write_key(request.key, asked_key_) - asked_key_)) {
-    // Behind an inserted key nobody knows which others were inserted.
+    // Behind an inserted key it is unknown which other keys were inserted.
     const bool knows_all = keys.is_in_order() && first_ < keys.keys();
     end_ = knows_all ? std::min(first_ + items_max_, keys.keys()) : first_ + 1;
   }

@@ -16,7 +16,7 @@ struct UdpReplyFrame {
   static UdpReplyFrame read(std::string_view datagram) noexcept;
 };
 
-// A message whose datagrams come in any order, or several messages in succession: memcached answers each command of a
+// A message of datagrams in any order, or several messages in succession: memcached answers each command of a
 // datagram, and each key of a get, with its own message. Several are accepted in the order of their arrival. Thread
 // safety: none.
 class UdpReply {

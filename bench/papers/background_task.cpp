@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint64_t piece_max = std::uint64_t{1} << 20;
 
-// Small integers, whose products are exact.
+// Small integers, so products are exact.
 constexpr float left_of(std::uint64_t i) noexcept { return static_cast<float>(i % 1021 + 1); }
 constexpr float right_of(std::uint64_t i) noexcept { return static_cast<float>(i % 509 + 1); }
 

@@ -17,7 +17,7 @@ inline constexpr std::string_view missing_fill =
     "the time in which the requests of a batch arrive: a batch is received whole, when its last request is due";
 
 std::string gpu_plan_name(const PaperRun& run);
-// Raw frames in batches of 512: of the CPU plan, and of the preset, whose requests a GPU answers whole from its
+// Raw frames in batches of 512: of the CPU plan, and of the preset, where a GPU answers requests whole from its
 // set-associative table. The CPU plan beside it has the host's fastest index.
 EngineSettings cpu_settings(const PaperRun& run, std::vector<std::string> workloads);
 EngineSettings gpu_settings(const PaperRun& run, std::vector<std::string> workloads);

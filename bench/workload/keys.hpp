@@ -11,7 +11,7 @@ namespace tandem::workload {
 
 // A key of b bytes ends in the lowest 4 * min(b, 16) bits of its number in hexadecimal, padded with 'k' in front.
 // 8-byte keys are unique below 2^32, keys of 9 .. 15 bytes below 2^36 .. 2^60, longer ones always. If sizes follow a
-// model, numbers of one size differ in their digits and all others in their length.
+// model, numbers of one size differ in their digits and all other numbers in their length.
 // Thread safety: immutable.
 class KeySpace {
  public:

@@ -57,7 +57,7 @@ struct Preset {
 //
 // DIDO's K8-G95-U, K16-G50-S, ...: K8, K16, K32, K128 (keys of this many bytes, values of 8, 64, 256, 1024), G50, G95,
 // G100 (any share of GETs in percent), U (uniform) or S (zipf 0.99). Mega-KV's four data sets have no such names and
-// are the same except the third, whose values have 512 bytes: K32-V512-G95-U, with the value size in the name. Keys of
+// are the same except the third, with values of 512 bytes: K32-V512-G95-U, with the value size in the name. Keys of
 // all lengths of a range, equally likely: K16..128-V2-G100-U.
 std::span<const Preset> all_presets();
 // Throws std::invalid_argument for an unknown name. Case does not matter.

@@ -9,7 +9,7 @@
 
 namespace tandem::workload {
 
-// A Weyl sequence: its words do not depend on each other. A multiplicative sequence, whose words do, took 2.5 times as
+// A Weyl sequence: its words do not depend on each other. A multiplicative sequence took 2.5 times as
 // long to write 1 KiB (122 ns for 48).
 inline constexpr std::uint64_t value_step = 0x9e3779b97f4a7c15U;
 

@@ -9,7 +9,7 @@
 namespace tandem::workload {
 
 // Draws ranks 0 .. n-1 exactly, in constant time. The first ranks, which are drawn most, come from Walker's alias table
-// (exact up to the 2^-32 steps of its thresholds); the others by rejection-inversion (Hoermann and Derflinger,
+// (exact up to the 2^-32 steps of its thresholds); the rest by rejection-inversion (Hoermann and Derflinger,
 // "Rejection-inversion to generate variates from monotone discrete distributions", ACM TOMACS 1996), which costs a
 // logarithm and an exponential. For a million ranks both take a third of the time of the second alone. theta >= 0, 1
 // included; 0 is uniform. Memory: 512 KiB at most, shared by all with the same n and theta. Thread safety: immutable;

@@ -1,7 +1,7 @@
 // Reads that leave the comparison of keys to the client, over any connection to a server (mg's flag K,
 // docs/protocol.md of the source tree; Mega-KV 8.1, `getk`). The server may answer with an item of another key whose
-// hash is alike; here the keys are compared, and who got another key's item is asked for again, exactly. In process:
-// Session::get_batch_checked().
+// hash is alike; here the keys are compared, and a key that got another key's item is asked for again, exactly. In
+// process: Session::get_batch_checked().
 //
 // Header only, of the standard library alone, so that it fits into any client of the meta protocol. Thread safety: each
 // connection by one thread at a time.
@@ -30,7 +30,7 @@ inline bool append_getk(std::string& out, std::string_view key) {
   return true;
 }
 
-// Appends the exact get with which one asks again, whose answer has the same form. REQUIRES: append_getk() took the
+// Appends the exact get that asks again; its answer has the same form. REQUIRES: append_getk() took the
 // key.
 inline void append_get_again(std::string& out, std::string_view key) {
   out.append("mg ").append(key).append(" v k\r\n");
@@ -51,7 +51,7 @@ struct GetkReply {
 
 namespace getk_internal {
 
-// Whether `named` is `key` in base64, as keys are named that somebody has stored in binary (flag b).
+// Whether `named` is `key` in base64, as keys stored in binary (flag b) are named.
 inline bool is_base64_of(std::string_view named, std::string_view key) noexcept {
   constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   if (named.size() != (key.size() + 2) / 3 * 4) return false;

@@ -96,7 +96,7 @@ enum class Action : std::uint8_t {
   take                 // removed, likewise; miss
 };
 
-// Who sees to it that a read's item is the key's (Mega-KV 8.1: `get` and `getk`).
+// What compares a read's item with the key (Mega-KV 8.1: `get` and `getk`).
 //   store   the store compares the keys: a hit is the key's item, always
 //   caller  the store need not: a hit may be an item of another key whose hash is alike (one read in some hundred
 //           million). Reply::key() tells; is_reply_to() compares, Session::get_batch_checked() also asks again. Misses
@@ -284,7 +284,7 @@ class Session {
     get_batch_erased(keys, check, visit_all<std::remove_reference_t<Visitor>>,
                      const_cast<void*>(static_cast<const void*>(std::addressof(visit))));
   }
-  // get_batch() with KeyCheck::caller, and the check: every reply that is visited is about its key. Keys whose reply
+  // get_batch() with KeyCheck::caller, and the check: every reply that is visited is about its key. Keys with a reply
   // was about another one are read again with KeyCheck::store, a little later than their neighbours, so that they come
   // out of order. Returns how many there were.
   template <class Visitor>
@@ -351,8 +351,8 @@ class Session {
   // Rewrites small items next to each other in the order of their keys, so that scans are faster: all of the store,
   // now, as after loading it (Options::arrange does it for what is scanned often). Items with key, value and header in
   // more than 128 bytes stay where they are. Needs free memory for a mebibyte or two; without any it evicts as much of
-  // a size class that has 64 pages or more, or stops. Others may use the store meanwhile. Returns how many items it has
-  // rewritten: those that lie in order stay. Throws std::logic_error: the store is not ordered; std::bad_alloc.
+  // a size class that has 64 pages or more, or stops. Other threads may use the store meanwhile. Returns how many items
+  // it has rewritten: those that lie in order stay. Throws std::logic_error: the store is not ordered; std::bad_alloc.
   std::uint64_t arrange();
 
  private:

@@ -286,7 +286,7 @@ typedef void (*tandem_batch_item_visitor)(void* context, size_t index, const cha
 /* tandem_scan() of each, in order; each is a snapshot of its own. What they read first is fetched for 16 of them
  * together, so short scans of what is in memory, not in the processor's caches, take less time. TANDEM_NOT_ORDERED,
  * TANDEM_BAD_REQUEST (of any), TANDEM_TOO_MANY_THREADS: none was run. TANDEM_OUT_OF_MEMORY: some were, and the
- * others' `scanned` is as before. */
+ * `scanned` of the rest is as before. */
 TANDEM_API tandem_code tandem_scan_batch(tandem_store* store, tandem_range_scan* scans, size_t count,
                                          tandem_batch_item_visitor visit, void* context);
 /* Removes all keys of the range, each as tandem_remove() does, and not all at one moment: a key that is set meanwhile may
@@ -295,7 +295,7 @@ TANDEM_API tandem_code tandem_remove_range(tandem_store* store, const tandem_ran
 
 /* Rewrites small items (key, value and header in at most 128 bytes) next to each other in the order of their keys, so
  * that scans are faster: all of the store, now, as after loading it. Needs free memory for a mebibyte or two, else it
- * may evict as much, or stop. Others may use the store meanwhile. moved: NULL, or how many items it has rewritten. As
+ * may evict as much, or stop. Other threads may use the store. moved: NULL, or how many items it has rewritten. As
  * tandem_scan(). */
 TANDEM_API tandem_code tandem_arrange(tandem_store* store, uint64_t* moved);
 

@@ -117,7 +117,7 @@ class StoreBackend:
             self.store.clear()
 
     def close(self) -> None:
-        """The store is the caller's, who closes it."""
+        """The store is the caller's to close."""
 
 
 class _Raw:

@@ -1,7 +1,7 @@
 """Results of functions, kept in a cache: `tandem.Cache.memoize`.
 
 A kept result is the pair (time until which it is fresh, value). The item lives `stale` seconds longer than that, during
-which whoever adds the lease, an item of its own, computes anew, and all others take the old value.
+which whoever adds the lease, an item of its own, computes anew, and all other callers take the old value.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ class Memoizer:
 
 
 class _Flight:
-    """One computation, which others wait for. As a context manager it is its owner's."""
+    """One computation, for which other callers wait. As a context manager it is its owner's."""
 
     def __init__(self, done: Any, owner: Any, leave: Callable[[], None]) -> None:
         self.done, self.owner, self._leave = done, owner, leave

@@ -97,7 +97,7 @@ class Cache(MutableMapping[str, Any]):
         return self._try(False, self._backend.replace, self._key(key), self._encoded(key, value), seconds(ttl))
 
     def incr(self, key: str, by: int = 1, initial: int | None = None, ttl: Ttl = None) -> int:
-        """Adds `by` to an int in one step, whoever else does so, and returns the sum.
+        """Adds `by` to an int atomically, and returns the sum.
 
         Without a value it sets `initial`, with `ttl`; None: KeyError. A value that is no int is a ValueError. Where
         the old or the new number is negative, or `by` is, the item gets `ttl`; else it keeps what it had.

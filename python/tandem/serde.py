@@ -113,7 +113,7 @@ class Pickle(_Base):
 
 class Json(_Base):
     """None, bool, float, and lists and dicts of these, of str and of int. A tuple comes back as a list, a dict's keys
-    as str, as JSON has no others."""
+    as str, which is all that JSON has."""
 
     name = "json"
     flag = FLAG_JSON

@@ -181,7 +181,7 @@ def test_bounds_of_a_scan(ordered: tandem.Store, name: str, bound: Any, of: str)
 
 
 class OnDevice:
-    """An array whose DLPack says that it is on a CUDA device."""
+    """An array that by its DLPack is on a CUDA device."""
 
     def __init__(self, of: np.ndarray[Any, Any]) -> None:
         self.of = of

@@ -175,7 +175,7 @@ TEST(Clock, SaysWhenItsSecondEnds) {
   EXPECT_EQ(clock.now_s(), 3u);
 }
 
-// System clocks between whose reading and its use others act, as where a thread is preempted.
+// System clocks that let other threads act between reading and use, as where a thread is preempted.
 struct InterruptedTime final : TimeSource {
   SystemTime now() const noexcept override {
     ++readings;

@@ -10,7 +10,8 @@
 //   - A reader that announced e > S read the global epoch (acquire) after the stamp's increment (release): W happens
 //     before all it reads.
 //   - A reader that announced e <= S and that the scan saw holds the memory back.
-//   - A reader whose announcement the scan missed: the scan's load precedes the announcement, so F1 precedes F2 in the
+//   - A reader with an announcement that the scan missed: the scan's load precedes the announcement, so F1 precedes F2
+//   in the
 //     order of fences. W happens before F1 and the reader's loads come after F2, so they see W. (A sequentially
 //     consistent store without the fence would not do: later loads may overtake it on AArch64.)
 //   - exit() and the next enter() are release stores, the scan's loads acquire: all reads of a batch happen before the

@@ -86,8 +86,8 @@ TD_INLINE void replace_unless_equal(std::uint32_t a, std::uint32_t b, T*& x, T* 
 TD_INLINE void prefetch_read(const void* p) noexcept { __builtin_prefetch(p, 0, 3); }
 // Into the second-level cache: many lines, which are read a little later.
 TD_INLINE void prefetch_read_later(const void* p) noexcept { __builtin_prefetch(p, 0, 2); }
-// The line comes as this processor's own, so that a write to it need not ask the others. For any x86-64 compilers make
-// a prefetch for reads of the builtin; a processor without the instruction does nothing.
+// The line comes as this processor's own, so that a write to it need not ask other processors. For any x86-64 compilers
+// make a prefetch for reads of the builtin; a processor without the instruction does nothing.
 TD_INLINE void prefetch_write(const void* p) noexcept {
 #if defined(__x86_64__)
   __asm__ volatile("prefetchw %0" : : "m"(*static_cast<const char*>(p)));

@@ -32,7 +32,7 @@ void check_control(const Settings& settings, std::string_view where) {
   const std::string& path = settings.server.control_path;
   if (path.empty()) return;
   check_unix_name(path, where);
-  // Everybody on the machine may connect to such a name.
+  // Every user of the machine may connect to such a name.
   if (path.front() == '@')
     throw CommandError(EX_USAGE,
                        fmt::format("{}: {} names no file, whose permissions would protect it", where, in_quotes(path)));

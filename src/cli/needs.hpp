@@ -1,5 +1,5 @@
-// What an option needs of the others to take effect. The table of options names a need beside each option that has one;
-// unmet_needs() goes through the table, so that no option is ignored without a word.
+// What an option needs of other options to take effect. The table of options names a need beside each option that has
+// one; unmet_needs() goes through the table, so that no option is ignored without a word.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -46,7 +46,7 @@ bool watch(const Settings& s);
 
 enum class Given : std::uint8_t { no, in_file, on_command_line };
 
-// Messages about given options whose needs are not met, in the order of the table. A default counts only if it is a
+// Messages about given options with needs that are not met, in the order of the table. A default counts only if it is a
 // switch that was turned on on the command line: files may list all options.
 struct UnmetNeeds {
   std::vector<std::string> refusals, warnings;

@@ -136,7 +136,7 @@ void StatsConnection::begin_tls(const StatsTarget& target, const std::string& ho
     require(X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(session_.get()), host.c_str()) == 1, "TLS");
   } else if (!host.empty()) {
     require(SSL_set1_host(session_.get(), host.c_str()) == 1 &&
-                // SSL_set_tlsext_host_name(), whose macro has a cast of C.
+                // SSL_set_tlsext_host_name(): its macro has a cast of C.
                 SSL_ctrl(session_.get(), SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name,
                          const_cast<char*>(host.c_str())) == 1,
             "TLS");

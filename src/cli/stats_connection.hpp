@@ -21,7 +21,7 @@ struct StatsTarget {
   std::string certificate;  // of this client, PEM; empty: none
   std::string key;          // empty: in the certificate's file
   bool trusts_any = false;  // does not check the server's certificate
-  std::string credentials;  // file whose first line is user:password; empty: no password is sent
+  std::string credentials;  // file with user:password as its first line; empty: no password is sent
 };
 
 // Thread safety: one thread.

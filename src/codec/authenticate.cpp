@@ -1,4 +1,4 @@
-// Text, before the client has authenticated (memcached -Y): a set of any key whose value is "user password".
+// Text, before the client has authenticated (memcached -Y): a set of any key to the value "user password".
 #include <cstring>
 #include <utility>
 

@@ -14,7 +14,7 @@ constexpr std::size_t base64_binary_bytes_max(std::size_t text_bytes) noexcept {
 char* base64_encode(char* to, const char* from, std::size_t bytes) noexcept;
 
 // Writes at most base64_binary_bytes_max(bytes) at `to`; returns their number, 0 for an error. Bytes outside the
-// alphabet are skipped, the others must form whole groups of four, and the first group with padding ends the text.
+// alphabet are skipped, the rest must form whole groups of four, and the first group with padding ends the text.
 // Padding counts as zeros anywhere in a group.
 std::size_t base64_decode(char* to, const char* from, std::size_t bytes) noexcept;
 

@@ -117,7 +117,7 @@ struct Rule {
   Key key = Key::none;
   std::uint8_t extras_bytes = 0;
   bool has_value = false;  // a value follows the key
-  bool quiet = false;      // a get: no reply to a miss; others: no reply to a success
+  bool quiet = false;      // a get: no reply to a miss; any other: no reply to a success
   bool with_key = false;   // the answer repeats the key
   bool open = false;       // answered without authentication
   StoreMode mode = StoreMode::set;

@@ -14,7 +14,7 @@ inline bool ends_command(const Query& q) noexcept {
 
 namespace codec::detail {
 
-// Distinguishes commands whose queries have the same opcode.
+// Distinguishes commands of the same opcode.
 struct CommandShape {
   Opcode opcode;
   StoreMode mode;

@@ -3,7 +3,7 @@
 //
 //   <version>\n<host>|<ip>|<port> <host>|<ip>|<port> ...\n
 //
-// Clients take over a list whose version is greater, or only another one, so a list never goes back: a set of `cluster`
+// Clients take over a list of a greater version, or only another one, so a list never goes back: a set of `cluster`
 // needs a greater version, or is the same document again.
 //
 // Thread safety: any thread.

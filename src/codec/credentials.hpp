@@ -47,7 +47,7 @@ class Credentials {
   // empty user or password never passes.
   bool check(std::string_view user, std::string_view password) const;
   // The same for a SASL PLAIN message: [authorization identity] NUL user NUL password. The identity, when there is one,
-  // must be the user (RFC 4616 lets a server refuse others).
+  // must be the user (RFC 4616 lets a server refuse any other).
   bool check_plain(std::string_view message) const;
 
   const std::string& path() const noexcept { return path_; }

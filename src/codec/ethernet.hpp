@@ -5,8 +5,8 @@
 //   |Ethernet 14: destination, source, 0x0800|IPv4 20|UDP 8|payload|padding of a short frame|
 //
 // A frame that is anything else has a reason (Fault). VLAN tags, IPv6, IP options and fragments are among them: a
-// frame's payload is always at header_bytes. A frame whose reply could not be one datagram to one machine (from or to a
-// group, or from port 0) is, too. Whether address and port are this machine's is the caller's to know.
+// frame's payload is always at header_bytes. A frame to which a reply could not be one datagram to one machine (from or
+// to a group, or from port 0) is, too. Whether address and port are this machine's is the caller's to know.
 //
 // Checksums are ones' complement sums of 16-bit words (RFC 1071). They are the same in either byte order, so words are
 // summed as they lie in memory (RFC 1071, 2 (B)); a sum here is such a native word.
@@ -53,7 +53,7 @@ TD_WORD std::uint32_t fold(std::uint64_t sum) {
   return static_cast<std::uint32_t>((sum & 0xffff) + (sum >> 16));
 }
 
-// A word whose bytes are these, as it is loaded.
+// A word of these bytes, as it is loaded.
 TD_WORD constexpr std::uint32_t pair(std::uint32_t first, std::uint32_t second) { return first | second << 8; }
 TD_WORD constexpr std::uint32_t network_order(std::uint32_t n) { return pair(n >> 8 & 0xff, n & 0xff); }
 
@@ -65,7 +65,7 @@ TD_WORD void put_word(char* p, std::uint32_t at, std::uint32_t word) {
   p[at + 1] = static_cast<char>(word >> 8 & 0xff);
 }
 
-// The folded sum of bytes from any address on, by aligned words of four, whose other bytes are loaded, too. For
+// The folded sum of bytes from any address on, by aligned words of four, with their other bytes loaded, too. For
 // devices, which load nothing at other addresses.
 TD_WORD std::uint32_t sum_by_words(const char* p, std::uint32_t bytes) {
   if (bytes == 0) return 0;
@@ -134,7 +134,7 @@ TD_WORD Udp read_headers(const char* frame, std::uint32_t bytes) {
   return {Fault::none, static_cast<std::uint16_t>(udp_bytes - udp_header_bytes)};
 }
 
-// The checksums of a frame whose headers are right. A UDP checksum of 0 says that there is none.
+// The checksums of a frame with right headers. A UDP checksum of 0 says that there is none.
 TD_WORD Fault verify_sums(const char* frame, std::uint32_t payload_bytes) {
   constexpr std::uint32_t right = 0xffff;
   if (sum_of(frame + ip_at, ip_header_bytes) != right) return Fault::ip_sum;
@@ -183,7 +183,7 @@ TD_WORD void write_reply_headers(const char* request, std::uint32_t payload_byte
   put_word(udp, 6, 0);
 }
 
-// Writes the UDP checksum of a reply whose headers and payload are there. Replies have one: neither frames that pass
+// Writes the UDP checksum of a reply with its headers and payload. Replies have one: neither frames that pass
 // the kernel by nor those of a device get it from a card, and a value that a wire has changed would be taken for the
 // item's.
 TD_WORD void write_udp_sum(char* frame, std::uint32_t payload_bytes) {

@@ -92,7 +92,7 @@ TD_INLINE void LineParser::put_plain_get(Query& q, const char* line, const char*
   if constexpr (is_meta) q.wire_flags_at = wire_bytes - (with_key ? static_cast<std::uint32_t>(flags_bytes) : 0);
 }
 
-// A line whose key ends at `key_end`. False: nothing was taken.
+// A line with a key that ends at `key_end`. False: nothing was taken.
 template <LineParser::PlainGet Kind>
 TD_INLINE bool LineParser::fast_meta_get(const char* key_end) noexcept {
   constexpr std::size_t behind_key = Kind == PlainGet::meta ? sizeof(" v\r\n") - 1 : sizeof(" v K\r\n") - 1;

@@ -53,7 +53,7 @@ class PacketParser {
     q.key_bytes = static_cast<std::uint8_t>(r.key_bytes);
   }
   TD_INLINE const char* extras() const noexcept { return p_ + binary::header_bytes; }
-  // Of a get, whose rule has it apart.
+  // Of a get, which has a rule of its own.
   TD_INLINE static std::uint16_t quiet(const binary::Rule& rule) noexcept { return rule.quiet ? option::no_reply : 0; }
   TD_INLINE static bool returns_old(const binary::Rule& rule) noexcept {
     return (rule.options & option::returns_old) != 0;

@@ -211,7 +211,8 @@ LineParser::Step LineParser::dispatch() {
   return text(command);
 }
 
-// Makes queries for the keys from p_ on, whose line was checked. `continues`: an earlier call has taken its first keys.
+// Makes queries for the keys from p_ on, in a line that was checked. `continues`: an earlier call has taken its first
+// keys.
 LineParser::Step LineParser::multiget(bool continues) {
   const char* const wire = continues ? p_ : line_begin_;
   const char* const line_end = p_ + parser_.multiget_bytes_;

@@ -48,8 +48,8 @@ enum class ParseStop : std::uint8_t {
   need_more,    // all complete commands were taken; the rest (from `consumed` on) must be offered again with more bytes
                 // behind it
   batch_full,   // the batch has no place left; answer it, then call again with the bytes from `consumed` on
-  large_value,  // a store whose large value has not arrived completely: see Parser::large(); `consumed` is at the first
-                // value byte
+  large_value,  // a store with a large value that has not arrived completely: see Parser::large(); `consumed` is at the
+                // first value byte
   close,        // input that memcached answers by closing: answer what is in the batch, then close
   quit,         // the same at the client's request
 };
@@ -125,7 +125,7 @@ class Parser {
   // The first byte of a connection decides (choose_mode()); authenticate: text, before authentication.
   enum class Mode : std::uint8_t { undecided, text, authenticate, binary, refused };
 
-  // A store whose large value is arriving: the query without its value, and copies of the bytes it points to.
+  // A store with a large value that is arriving: the query without its value, and copies of the bytes it points to.
   struct Large {
     Query query;
     LargeValue value;

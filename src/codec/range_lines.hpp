@@ -47,7 +47,7 @@ class RangeLines final : public RangeReply {
   void write_packed(const Item& item, const ItemVersion& seen, std::uint64_t value_bytes);
 
   std::uint64_t seen_ = 0;  // as MetaFlags::seen
-  char shown_[4];           // flags whose values are returned, in order
+  char shown_[4];           // flags with values to return, in order
   std::uint32_t shown_count_ = 0;
   std::string_view opaque_, error_;
   Key low_, high_, after_;

@@ -16,7 +16,7 @@ struct ReplyContext {
   Output& out;
 };
 
-// For texts whose length the compiler knows.
+// For texts of a length that the compiler knows.
 TD_INLINE char* write_text(char* p, std::string_view text) noexcept {
   std::memcpy(p, text.data(), text.size());
   return p + text.size();

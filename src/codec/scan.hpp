@@ -30,7 +30,7 @@ TD_INLINE bool starts_with(const char* p, const char (&literal)[N]) noexcept {
 namespace detail {
 // The first byte in [p, end) that matches; `end` if there is none. One 16-byte step for most keys. `begin` <= p is how
 // far back one may read. Matcher: a byte as bool, 16 bytes as a bit mask (SSE2), 8 bytes as their bytes' top bits, of
-// which the lowest set one is exact (others).
+// which the lowest set one is exact (elsewhere).
 template <class Matcher>
 TD_INLINE const char* find(const char* p, const char* end, [[maybe_unused]] const char* begin) noexcept {
 #if defined(__SSE2__)

@@ -114,10 +114,10 @@ class Device {
   // Kernels of this stream begin before those of background streams, and of other streams of the process, which have
   // CUDA's default priority unless they ask for another. Throws DeviceError.
   virtual std::unique_ptr<Stream> make_stream() = 0;
-  // A stream for work that may wait: its thread blocks begin where no others are to. Blocks that run are not stopped,
-  // so a kernel delays others by the time that its blocks take, not by its own (MemcachedGPU 5.4 cuts it into kernels
-  // of few blocks, since its GPU had no priorities). A device in software has no blocks: there a kernel runs to its
-  // end. Throws DeviceError.
+  // A stream for work that may wait: its thread blocks begin where no other blocks are to. Blocks that run are not
+  // stopped, so a kernel delays other work by the time that its blocks take, not by its own (MemcachedGPU 5.4 cuts it
+  // into kernels of few blocks, since its GPU had no priorities). A device in software has no blocks: there a kernel
+  // runs to its end. Throws DeviceError.
   virtual std::unique_ptr<Stream> make_background_stream() = 0;
 
   // Memory of the device, aligned to 256 bytes, contents undefined. Throws DeviceError.

@@ -154,7 +154,7 @@ TEST_P(DeviceContract, MarksAreDoneInOrder) {
 TEST_P(DeviceContract, WaitGivesUp) {
   const DeviceArray<std::byte> array(*device, contract_effort * (32u << 20));
   for (const std::chrono::nanoseconds patience : {0ns, 1000ns}) {
-    // Whether the work is done by then depends on who has the processors.
+    // Whether the work is done by then depends on the machine's load.
     DeviceStatus status = DeviceStatus::ok;
     for (int tries = 0; tries < 1000 && status == DeviceStatus::ok; ++tries) {
       for (int i = 0; i < 20; ++i) ASSERT_EQ(stream->zero(array.bytes_at(), array.bytes()), DeviceStatus::ok);

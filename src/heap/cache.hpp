@@ -1,5 +1,5 @@
 // One worker's cache of the heap. Per size class it has one magazine of free slots to allocate from, one that collects
-// retired slots, and a queue of full ones that wait for their epoch. A full magazine whose stamp is safe is allocated
+// retired slots, and a queue of full ones that wait for their epoch. A full magazine with a safe stamp is allocated
 // from as it is: recycling touches no slot.
 #pragma once
 #include <algorithm>

@@ -51,7 +51,7 @@ class alignas(cache_line_bytes) ClassPages {
   void leave(PageId page) noexcept;  // an emptied page leaves the class; its tag says free
   // What a donor is chosen by, among a few pages from the hand on.
   enum class Donor : std::uint8_t {
-    emptiest,  // the most free slots: its items find room in the others
+    emptiest,  // the most free slots: its items find room in other pages
     oldest,    // the items that were stored first, of large slots the fewest in use since CLOCK looked
   };
   // A page that is not pinned; 0: none, or only the class's last `keep`. REQUIRES, for the oldest: inside an epoch.

@@ -121,14 +121,14 @@ class Heap {
   // Retires a slot that was unlinked and marked dead. It is reused only after its epoch, and not while its page is
   // pinned. Its state word may be overwritten at once but stays dead. Returns the slot's size in bytes.
   std::uint64_t retire(Cache& cache, Location l) noexcept;
-  // Moves retired slots whose epoch has passed to the free lists; returns how many. Cheap when there are none. Called
+  // Moves retired slots of past epochs to the free lists; returns how many. Cheap when there are none. Called
   // once a batch.
   std::size_t reclaim(Cache& cache) noexcept;
   // The same without delay. Retired slots are stamped a magazine at a time (57 slots, or 16 KiB of them; large ones 256
   // KiB), a last few after some calls of reclaim(); this stamps them now. For a caller that has run out of memory:
   // called again when the batches in flight have ended, it frees all that was retired.
   std::size_t reclaim_all(Cache& cache) noexcept;
-  // The same for all caches, whose owners may be idle. REQUIRES: no cache is locked by the caller.
+  // The same for all caches; their owners may be idle. REQUIRES: no cache is locked by the caller.
   void reclaim_caches() noexcept;
   // Bytes waiting for their epoch in all caches. Counted a magazine (at most 256 KiB, or one huge item) at a time.
   std::uint64_t retired_bytes() const noexcept { return retired_bytes_.load(std::memory_order_relaxed); }
@@ -186,7 +186,7 @@ class Heap {
     explicit operator bool() const noexcept { return page != 0 || huge_item; }
   };
   enum class DonorRule : std::uint8_t {
-    longer_life,     // from a class whose items live at least twice as long as in the receiving class
+    longer_life,     // from a class of items that live at least twice as long as in the receiving class
     stored_earlier,  // from the class that gives what was stored at least twice as long ago as the receiver's next loss
     any,             // the receiver can neither allocate nor evict, or the budget wants pages back (to = huge_class)
   };
@@ -202,7 +202,7 @@ class Heap {
   // another page; the best `passed_over` classes come last. REQUIRES: inside an epoch.
   Donor pick_donor(SizeClass to, DonorRule rule = DonorRule::longer_life, std::uint64_t cas_now = 0,
                    unsigned passed_over = 0) noexcept;
-  // A page of another class whose items all find room in that class, also in caches: nobody loses by its move, and no
+  // A page of another class, with room for its items in that class, also in caches: its move loses nothing, and no
   // class has to evict before. 0: there is none. Some loads a class when there is none.
   PageId pick_spare(SizeClass to) noexcept;
   bool has_spare(SizeClass to) noexcept;
@@ -262,7 +262,7 @@ class Heap {
   // The same for at most `count` slots from `first` on; returns the slot after the last one, 0 when the page is done.
   template <class F>
   std::uint32_t visit_slots(PageId page, std::uint32_t first, std::uint32_t count, F f) const;
-  // The class whose items are in the page; nothing when there are none.
+  // The class of the page's items; nothing when there are none.
   std::optional<SizeClass> items_of_page(PageId page) const noexcept;
 
   // The address range: no memory limit can be larger.

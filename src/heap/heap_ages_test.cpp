@@ -12,7 +12,7 @@
 namespace tandem {
 namespace {
 
-// A store of items that are never read, whose CAS ids count them, over one worker's heap.
+// A store of items that are never read, counted by their CAS ids, over one worker's heap.
 class AgedItems {
  public:
   AgedItems(std::uint64_t pages, bool reassigns, std::uint64_t item_bytes_max = mib / 2 - 100)

@@ -222,7 +222,7 @@ void BM_sweep_clearing(benchmark::State& state) {
 
 // Where to keep a page's free slots (docs/decisions/0003-heap.md). Of all slots of a class, the given per cent are
 // freed in random order and taken again in chunks of 64, through the bitmap beside each page, or through a list per
-// page whose links are in the slots.
+// page with its links in the slots.
 struct FreeSlots {
   explicit FreeSlots(benchmark::State& state)
       : budget(memory_bytes),

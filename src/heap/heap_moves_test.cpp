@@ -131,7 +131,7 @@ TEST_F(MoveTest, LargeItemsInUseStay) {
   }
   const SizeClass to = t.heap.size_class(100);
   for (int i = 0; i < 4; ++i) EXPECT_EQ(t.heap.pick_donor(to, Heap::DonorRule::any).page, unused);
-  w.retire(all.front());  // of a page whose other item is in use
+  w.retire(all.front());  // of a page with another item that is in use
   w.flush();
   EXPECT_EQ(t.heap.pick_donor(to, Heap::DonorRule::any).page, unused);
 }

@@ -212,7 +212,7 @@ void Heap::reclaim_caches() noexcept {
   }
 }
 
-// Frees all sealed slots whose epoch has passed. Returns how many.
+// Frees all sealed slots of past epochs. Returns how many.
 std::size_t Heap::reclaim_sealed(Cache& cache) noexcept {
   const std::uint64_t oldest = oldest_stamp(cache);
   if (oldest == RetiredChain::no_stamp) return 0;

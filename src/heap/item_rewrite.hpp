@@ -1,5 +1,5 @@
-// Replacing the value of a live item in place, and reading it meanwhile: a sequence lock whose version is the item's
-// CAS id, which is unique and grows, over both words of its header.
+// Replacing the value of a live item in place, and reading it meanwhile: a sequence lock with, as its version, the
+// item's CAS id, which is unique and grows, over both words of its header.
 //
 //   writer    lock: live -> filling, by a compare-and-swap; the mark `fetched` tells it from an item that is not
 //             published. Fixed word with the new id, value, then the new state word with release.
@@ -95,7 +95,7 @@ TD_INLINE void unlock_item(Item* item, std::uint64_t state) noexcept {
 
 // Calls copy(ItemVersion) until its copy was consistent, the third time under the item's lock. It may be called several
 // times and must start again each time. `found_state`: the state word with which the item was found. It provides the
-// expiry of a dead item whose own was replaced by a link: one that is stale and won, which is never rewritten, or whose
+// expiry of a dead item that has a link in its place: one that is stale and won, which is never rewritten, or whose
 // slot is in a chain (retiring without memory marks it so).
 template <class Copy>
 TD_NOINLINE void copy_slowly(const Item* item, std::uint64_t found_state, Copy copy) noexcept {

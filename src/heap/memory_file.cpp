@@ -75,7 +75,7 @@ bool give_blocks(int fd, std::uint64_t at, std::uint64_t bytes) {
   return error == 0;
 }
 
-// The memory files that this process has open. The system's lock does not tell who holds it.
+// The memory files that this process has open. The system's lock does not tell which process holds it.
 struct OpenFiles {
   static OpenFiles& all() {
     static OpenFiles* const files = new OpenFiles;  // stores may outlive objects of static duration

@@ -148,7 +148,7 @@ PageId PagePool::take_run(std::uint32_t pages, std::uint64_t last_bytes) noexcep
   const PageId frames_begin = frame_first(first), frames_end = frame_first(end - 1) + pages_per_frame_;
   if (short_bytes != 0 && !set_small_pages(frames_end - pages_per_frame_, true))
     short_bytes = static_cast<std::uint32_t>(frame_bytes());
-  // Kept frames become the run's, so that charging others does not return them.
+  // Kept frames become the run's, so that charging other frames does not return them.
   for (PageId f = frames_begin; f < frames_end; f += pages_per_frame_) {
     if (table_.info(f).in_pool && table_.info(f).is_kept) use_frame(f);
   }
@@ -161,8 +161,8 @@ PageId PagePool::take_run(std::uint32_t pages, std::uint64_t last_bytes) noexcep
   return first;
 }
 
-// What a run charges of its last frame; 0: all of it, or the odd page serves others. A short frame takes the addresses
-// of a whole one, so the range must have as many more than the budget.
+// What a run charges of its last frame; 0: all of it, or the odd page serves other items. A short frame takes the
+// addresses of a whole one, so the range must have as many more than the budget.
 std::uint32_t PagePool::short_bytes_of(std::uint32_t pages, std::uint64_t last_bytes) const noexcept {
   const std::uint64_t used = (last_bytes + run_part_bytes - 1) / run_part_bytes * run_part_bytes;
   if (file_ != nullptr || used >= page_bytes) return 0;
@@ -270,7 +270,7 @@ bool PagePool::set_small_pages(PageId frame, bool small) noexcept {
   return true;
 }
 
-// Of the list. A page whose blocks could not be freed may have lost some of them nevertheless.
+// Of the list. A page with blocks that could not be freed may have lost some of them nevertheless.
 PageId PagePool::first_with_blocks() const noexcept {
   if (file_ == nullptr) return list_head_;
   constexpr int looks = 16;
@@ -414,7 +414,7 @@ void PagePool::finish_recovery() noexcept {
     }
     PageId end = first + 1;
     while (end < table_.page_limit && is_free(end)) ++end;
-    // Tags first: a page whose tag says free holds nothing, whatever its bytes are.
+    // Tags first: a page with the tag of a free one holds nothing, whatever its bytes are.
     for (PageId p = first; p < end; ++p) table_.set_tag(p, PageState::free, 0);
     if (!discard(first, end)) is_file_dirty_ = true;
     first = end;

@@ -10,7 +10,7 @@
 // the next request for a page.
 //
 // The last frame of a run is charged only as far as the run reaches. The rest is address space: small pages back that
-// frame, and nobody touches what is beyond. Not in a file, and not where the range is too small for it.
+// frame, and no thread touches what is beyond. Not in a file, and not where the range is too small for it.
 //
 // A frame that became free is kept: it stays resident and charged, because the system zeroes memory again at each use.
 // It is returned when the budget needs it (KeptMemory), or when nothing has needed it for a time (return_unneeded).
@@ -128,7 +128,7 @@ class PagePool final : private KeptMemory {
   void list_remove(PageId p) noexcept;
   void set_idle(PageId p, bool idle) noexcept;
   // --- kept frames, by their first page: page_pool_kept.cpp
-  void keep_idle(PageId begin, PageId end) noexcept;  // those frames whose pages are all in the list
+  void keep_idle(PageId begin, PageId end) noexcept;  // those frames with all pages in the list
   void keep_if_idle(PageId frame) noexcept;
   void use_frame(PageId frame) noexcept;  // its pages become other halves of frames in use
   std::uint64_t return_frame() noexcept;
@@ -154,7 +154,7 @@ class PagePool final : private KeptMemory {
   std::vector<bool> usable_blocks_;
   std::size_t free_hint_ = 0;  // no all-free frame begins in a word before it
   std::uint64_t charged_bytes_ = 0;
-  std::uint64_t small_borders_ = 0;  // between frames with small pages and others
+  std::uint64_t small_borders_ = 0;  // between frames with small and with huge pages
   PageId lone_last_ = 0;
   PageId list_head_ = 0, list_tail_ = 0;  // free pages of frames in use
   PageId kept_head_ = 0, kept_tail_ = 0;  // kept frames, the last freed one first

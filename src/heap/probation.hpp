@@ -7,7 +7,7 @@
 // Departures: the main queue is the class's ring of slots under CLOCK's one bit (S3-FIFO counts to three); probation is
 // a bit beside the page; the ghost queue is a table of 16-bit signatures that overwrite each other.
 //
-// Invariant: a slot whose bit is set has an entry in its class's queue, so it will be examined. Thread safety: all
+// Invariant: a slot with its bit set has an entry in its class's queue, so it will be examined. Thread safety: all
 // calls from any thread.
 #pragma once
 #include <atomic>

@@ -1,5 +1,5 @@
 // The real monitoring endpoint, over loopback: any bytes, in pieces, from clients that wait for the answer, shut down
-// their side or disconnect. Every answer is HTTP, only requests whose Host is this machine get content, and another
+// their side or disconnect. Every answer is HTTP, only requests with this machine as Host get content, and another
 // client gets its metrics afterwards. No thread and no socket is leaked.
 //
 // civetweb parses the requests. It is the system's library, without coverage, so seeds and dictionary guide the fuzzer.

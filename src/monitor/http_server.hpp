@@ -30,7 +30,7 @@ class HttpServer {
 
   // address: "127.0.0.1:9150", "[::1]:9150", "localhost:9150", "*:9150"; port 0 means any. Throws std::invalid_argument
   // for an invalid address, std::runtime_error when it cannot be bound.
-  // permission: nullptr lets everybody see everything.
+  // permission: nullptr shows everything to every client.
   HttpServer(const std::string& address, Handler handler, Permission permission = nullptr);
   ~HttpServer();  // waits for the requests in flight
   HttpServer(const HttpServer&) = delete;

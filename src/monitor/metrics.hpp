@@ -12,7 +12,7 @@ inline constexpr std::size_t hot_key_ranks = 10;
 std::string metrics_text(const net::ServerSnapshot& snapshot, const HotKeys& hot, std::string_view version);
 
 // The same under the names and labels of Prometheus' memcached_exporter 0.15, so that its dashboards and alerts keep
-// working: those of its metrics whose quantity exists here. `version`: of the memcached whose replies the server gives.
+// working: those of its metrics that exist here. `version`: of the memcached that the server replies as.
 std::string exporter_metrics_text(const net::ServerSnapshot& snapshot, std::string_view version);
 
 }  // namespace tandem::monitor

@@ -22,7 +22,7 @@ inline constexpr std::size_t page_keys = 10;  // hot and big keys shown
 
 class Monitor {
  public:
-  // Answers requests at once, before there is data. token_file: with the token to ask for; empty: anybody may look.
+  // Answers requests at once, before there is data. token_file: with the token to ask for; empty: none is asked for.
   // Throws what HttpServer and Token throw.
   Monitor(const std::string& address, const std::string& token_file, std::string version);
   ~Monitor();

@@ -73,7 +73,8 @@ void Batches::finish(Entry& entry) {
   }
   if (TD_UNLIKELY(entry.stop != Stop::need_more || entry.skips)) {
     c.large_waits = entry.stop == Stop::large && !entry.skips;
-    // Latency counts the time that a connection waits for others, but not the time that it waits for its own client.
+    // Latency counts the time that a connection waits for other connections, but not the time that it waits for its own
+    // client.
     c.waits_since = (entry.skips && !entry.turn_ended) || c.is_blocked() ? 0
                     : entry.received_at != 0                             ? entry.received_at
                                                                          : in_.since;

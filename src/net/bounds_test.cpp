@@ -168,8 +168,8 @@ TEST(SlowReader, PinsInTotalAreBounded) {
   EXPECT_TRUE(eventually([&] { return other.stat("pinned_bytes", "tandem") == 0; }));
 }
 
-// Each of many clients leaves a few short values lying, in every page of the store: others still find room, and what
-// was asked for is sent as it was.
+// Each of many clients leaves a few short values lying, in every page of the store: other clients still find room, and
+// what was asked for is sent as it was.
 TEST(SlowReader, ShortValuesDoNotPinAllPages) {
   constexpr std::size_t value_bytes = 40'000;
   constexpr unsigned keys = 1200, clients = 150, keys_each = 8;

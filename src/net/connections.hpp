@@ -54,8 +54,8 @@ class Connections {
   Connections(const Connections&) = delete;
   Connections& operator=(const Connections&) = delete;
 
-  // Any thread. Takes over a connected, non-blocking socket, already counted in State::connections, whose client speaks
-  // `protocol`, one of State's.
+  // Any thread. Takes over a connected, non-blocking socket, already counted in State::connections, of a client that
+  // speaks `protocol`, one of State's.
   void adopt(Fd socket, const ProtocolOptions& protocol, bool tls, const PeerAddress& client);
   std::uint32_t count() const noexcept { return count_.load(std::memory_order_relaxed); }
   // Calls f for every open connection, under the lock that adopting and freeing take. f may close() it.

@@ -1,4 +1,5 @@
-// A device whose memory other programs take, and a GPU that a wild access ends: the server's clients notice nothing.
+// A device with memory that other programs take, and a GPU that a wild access ends: the server's clients notice
+// nothing.
 #include <array>
 #include <atomic>
 #include <list>
@@ -177,7 +178,7 @@ INSTANTIATE_TEST_SUITE_P(With, GpuFaults, testing::Values(Preset::mirrored, Pres
 
 TEST_P(GpuFaults, AWildAccess) {
   if (const DeviceCount found = cuda_device_count(); found.count == 0) GTEST_SKIP() << found.reason;
-  GTEST_FLAG_SET(death_test_style, "threadsafe");  // in a process of its own, whose end it is for the GPU
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // in a process of its own, for which it ends the GPU
   EXPECT_EXIT(
       {
         meet_a_wild_access(GetParam());

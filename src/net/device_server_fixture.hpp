@@ -1,4 +1,4 @@
-// Verified load for the tests of servers whose batches go through devices.
+// Verified load for the tests of servers with batches that go through devices.
 #pragma once
 #include <string>
 #include <thread>

@@ -1,4 +1,4 @@
-// A server whose batches go through a simulated device: clients notice none of its faults.
+// A server with batches that go through a simulated device: clients notice none of its faults.
 #include <array>
 #include <atomic>
 #include <map>
@@ -303,7 +303,7 @@ TEST(DeviceServer, OneLongPipeline) {
   sender.join();
 }
 
-// A store whose device has the values of items, and answers reads whole.
+// A store with a device that has the values of items, and answers reads whole.
 struct ValuesServer {
   explicit ValuesServer(const SimOptions& sim) : server(options(), engine(sim)) {
     Client c(server.port());
@@ -481,7 +481,8 @@ TEST(DeviceServer, ATurnDoesNotEndByWaiting) {
   EXPECT_LT(c.stat("conn_yields"), 100u);  // a strip has eight to 128 gets
 }
 
-// A connection whose large value begins in this pass has an entry, and may be in flight, however long it was silent.
+// A connection with a large value that begins in this pass has an entry, and may be in flight, however long it was
+// silent.
 TEST(DeviceServer, NoConnectionOfThisPassIsClosedAsStalled) {
   DeviceServer s({.latency = 100us}, Preset::mirrored, patient, 1);
   s.wait_until_served();

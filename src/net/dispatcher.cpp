@@ -78,7 +78,7 @@ void Dispatcher::answer_oldest() {
   batches_.end_answer();
 }
 
-// Answers the intake whose replies a device has, or should have, made.
+// Answers the intake for which a device has, or should have, made replies.
 void Dispatcher::answer_frames() {
   frames_.take_replies();
   frames_.send_whole();

@@ -1,7 +1,7 @@
 // Decides what answers received input: the lane, the host's pipeline, or a device. While devices work the worker serves
 // other connections; their answers are taken in the order of the flights.
 //
-// Input that waits for a device which is late is answered here, so that one device does not hold the others' input up.
+// Input that waits for a device which is late is answered here, so that one device does not delay other devices' input.
 //
 // Thread safety: the worker's thread.
 #pragma once
@@ -54,7 +54,7 @@ class Dispatcher {
  private:
   void empty_input();
   bool wait_for_frames(UdpPort& port, unsigned number, std::uint16_t request_id);
-  // Requests are judged by a second in which they had been received, however late this thread is, or others are.
+  // Requests are judged by a second in which they had been received, however late this thread is, or other threads are.
   void keep_time() noexcept { worker_.server.engine.keep_time(cycles_now()); }
   void run_parsed(bool continues) {
     if (batches_.in().entries.empty()) return;

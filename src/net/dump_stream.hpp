@@ -12,7 +12,7 @@
 
 namespace tandem::net {
 
-// One metadump or mgdump runs at a time, as in memcached; but a dump whose client has not read for dump_stall_s does
+// One metadump or mgdump runs at a time, as in memcached; but a dump that its client has not read for dump_stall_s does
 // not block the next one.
 class DumpPlace {
  public:

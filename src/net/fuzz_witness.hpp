@@ -1,5 +1,5 @@
 // For fuzzing: a client that behaves, beside those that do not. It asks for its item, stores it anew and asks again;
-// every byte of every answer must be right. The item may be gone (the others flush, and fill the memory), and a set
+// every byte of every answer must be right. The item may be gone (other clients flush, and fill the memory), and a set
 // may find no memory; no answer may be wrong or missing.
 #pragma once
 #include <cstdint>
@@ -61,7 +61,7 @@ class Witness {
  private:
   struct Answers {
     std::string text;
-    std::uint64_t left;  // round whose value is stored then; 0: none
+    std::uint64_t left;  // round of the value that is stored then; 0: none
   };
 
   // Small ones and such as are not copied to the output.

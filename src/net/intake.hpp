@@ -72,7 +72,8 @@ struct Intake {
   std::vector<LaneWait> waits;
   std::vector<StreamPart> parts;
   std::vector<FrameDatagram> datagrams;
-  // Some entries follow the lane: their replies go behind others of this pass, and their connections may be closed.
+  // Some entries follow the lane: their replies go behind other replies of this pass, and their connections may be
+  // closed.
   bool stays_here = false;
   std::uint64_t begin = 0;                    // ticks
   std::uint64_t since = 0;                    // begin of the pass in which its first input was received

@@ -7,7 +7,7 @@
 namespace tandem::net {
 namespace {
 
-constexpr Task pass_tasks[] = {Task::receive, Task::parse, Task::send};  // timed here; the others by the executor
+constexpr Task pass_tasks[] = {Task::receive, Task::parse, Task::send};  // timed here; the rest by the executor
 
 // By LaneCommand.
 constexpr Command command_of_lane[lane_command_count] = {Command::get, Command::gets, Command::mg, Command::mg,

@@ -1,7 +1,7 @@
 // What a worker measures of its own work (docs/monitoring.md): the cycles of the tasks that it runs itself (RV, PP,
 // SD), latencies of commands, and the most requested keys. One pass in Sampler::mean is sampled: its tasks are timed.
 //
-// Thread safety: the worker's thread, except for latency() and hot_keys(), whose results any thread may read.
+// Thread safety: the worker's thread, except for latency() and hot_keys(): any thread may read their results.
 #pragma once
 #include <array>
 #include <cstdint>

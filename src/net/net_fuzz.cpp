@@ -1,6 +1,6 @@
 // Whole connections: random bytes in random packets on several connections of one worker, over socket pairs; clients
 // that read, do not read, go away in the middle; and datagrams. Nothing may crash, in the end nothing may be left over,
-// and another client is answered right all the while. Where passwords are asked for, nobody without one reaches the
+// and another client is answered right all the while. Where passwords are asked for, no client without one reaches the
 // store.
 //
 // Input: 0xfe first for a server with passwords ("u:p"); packets, each ended by 0xff and a byte that says what comes

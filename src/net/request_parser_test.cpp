@@ -65,7 +65,7 @@ TEST_F(Parsing, ADatagramIsParsedWholeIntoOneBatch) {
   ASSERT_EQ(send(udp.get(), "x", 1, 0), 1);
   ASSERT_EQ(port->receive(worker.counters), 1u);
   parse(client.connection, input);
-  // It does not fit behind the others' queries, which are run before it.
+  // It does not fit behind the other queries, which are run before it.
   parser.take_datagram({port.get(), 0, 1}, request, run(false));
   EXPECT_EQ(queries, std::vector<std::uint32_t>{batch_queries - 5});
   EXPECT_EQ(receive(client.socket), times(batch_queries - 5, "END\r\n"));

@@ -2,8 +2,8 @@
 // each strip. Replies of a connection are one range of the output and one send; each command of a datagram has a reply
 // of its own, which is sent whole or not at all.
 //
-// A connection whose socket is full, whose turn is over or that was closed has its later queries of the batch turned
-// into nothing (Entry::skips); the input from them on is kept and parsed again later.
+// A connection with a full socket, a turn that has ended, or no socket any more has its later queries of the batch
+// turned into nothing (Entry::skips); the input from them on is kept and parsed again later.
 //
 // Thread safety: the worker's thread.
 #pragma once
@@ -41,8 +41,8 @@ class Responder final : public ResponseWriter {
   void flush();
   // Adds a datagram's reply, frame included, to the output, for flush().
   void add_message(const UdpReply& to, std::string_view reply);
-  // Replies that go before others of the same connection in this pass: keeps a copy until they are written or sent, for
-  // Entry::ahead_begin, which is returned.
+  // Replies that go before other replies of the same connection in this pass: keeps a copy until they are written or
+  // sent, for Entry::ahead_begin, which is returned.
   std::size_t keep_ahead(std::string_view replies);
   void send_ahead(Entry& entry);
   // The output, for a part that sends replies of its own between two batches. Empty before and after.

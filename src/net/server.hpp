@@ -41,7 +41,7 @@ class TlsError : public std::invalid_argument {
 };
 
 struct ServerOptions {
-  // Called by a worker when a client has asked the server to stop. Empty: nobody is told.
+  // Called by a worker when a client has asked the server to stop. Empty: nothing is called.
   std::function<void(bool graceful)> stop_asked;
   std::vector<std::string> listen = {"127.0.0.1"};  // addresses or host names, each may carry :port (memcached -l)
   int tcp_port = 11211;                             // -p; 0: off; -1: any free port
@@ -52,8 +52,8 @@ struct ServerOptions {
   std::shared_ptr<net::Xdp> xdp;  // attached to it (Xdp::attach) while the process has the rights; for one server
   std::string unix_path;          // -s; turns TCP and UDP off
   unsigned unix_mask = 0700;      // -a, the socket file's mode
-  // Unix socket, for the server's user alone, whose clients may change the values of `config`; beside all others.
-  // Empty: there is no command `config`.
+  // Unix socket, for the server's user alone; its clients may change the values of `config`; beside all other
+  // addresses. Empty: there is no command `config`.
   std::string control_path;
   bool control_tcp = false;            // any client may change them
   unsigned threads = 4;                // -t
@@ -76,7 +76,7 @@ struct ServerOptions {
   bool hot_keys = true;                // keys are sampled for `stats hotkeys`
   std::string version;                 // Tandem's, for `stats tandem`
   std::string metrics;                 // address of the monitoring endpoint (src/monitor); empty: none
-  std::string metrics_token_file;      // with the token that it asks for; empty: anybody may look
+  std::string metrics_token_file;      // with the token that it asks for; empty: none is asked for
   int verbosity = 0;                   // -v
   unsigned log_format = 0;             // net::LogFormat
   unsigned preset = 1;                 // number of its row (preset/preset.hpp)

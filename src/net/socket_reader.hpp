@@ -1,4 +1,4 @@
-// Receives from connections' sockets, in the clear or through OpenSSL, whose handshakes it makes. Knows nothing of what
+// Receives from connections' sockets, in the clear or through OpenSSL, with its handshakes. Knows nothing of what
 // is received.
 //
 // Thread safety: the worker's thread.

@@ -31,7 +31,7 @@ ProtocolOptions protocol_options(const ServerOptions& server, Engine& engine, Cr
   return options;
 }
 
-// Who may open the socket needs no password.
+// A client that may open the socket needs no password.
 ProtocolOptions control_options(ProtocolOptions options) {
   options.config = ConfigAccess::write;
   options.dialect = Dialect::automatic;

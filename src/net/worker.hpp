@@ -1,6 +1,6 @@
 // A worker: one thread with an epoll loop that owns connections and runs the CPU pipeline over their requests.
 //
-// A pass: epoll_wait; every ready connection is received from once (RV) and parsed (PP) into one batch, whose queries
+// A pass: epoll_wait; every ready connection is received from once (RV) and parsed (PP) into one batch; its queries
 // point into the batch's input; the executor runs the batch strip by strip and has the replies of each written (WR) to
 // one output; then one send per connection (SD), from that output. Nothing else enters the kernel: descriptors are
 // registered once, and a worker without work sleeps outside any epoch. worker_state.hpp lists the parts that do this;
@@ -9,7 +9,7 @@
 // With a device, a batch that the planner gives it is handed over when it is filled, and its replies are written in a
 // later pass. Meanwhile the worker serves other connections.
 //
-// A connection whose socket is full becomes blocked: its own buffer keeps what the socket did not take, its later
+// A connection with a full socket becomes blocked: its own buffer keeps what the socket did not take, its later
 // queries of the batch are not executed, the input from them on is kept, and it is neither received from nor parsed
 // until it has drained.
 #pragma once
@@ -86,7 +86,7 @@ class Worker final {
   void end_pass() noexcept;
 
   WorkerState own_;
-  EventFd wakeup_;  // before the connections, whose streams use it
+  EventFd wakeup_;  // before the connections, because their streams use it
   Connections connections_;
   ConnectionLimits limits_;
   Sender sender_;

@@ -1,4 +1,4 @@
-// One worker whose passes are made by hand, so that input that is sent together is served together.
+// One worker with passes made by hand, so that input that is sent together is served together.
 #include "net/worker.hpp"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,8 @@ EngineOptions engine_of(std::uint64_t mib, const TimeSource* time = nullptr) {
   return o;
 }
 
-// The system's clocks, which only the thread that holds them can read: others do not go on, as without a processor.
+// The system's clocks, which only the thread that holds them can read: other threads do not continue, as without a
+// processor.
 class HeldTime final : public TimeSource {
  public:
   SystemTime now() const noexcept override {
@@ -179,7 +180,7 @@ TEST_F(Late, MaintenanceEndsNoItemEarly) {
 
 constexpr std::string_view append = "append big 0 0 1\r\ny\r\n", stored = "STORED\r\n";
 
-// A connection behind one whose turn ends has a turn of its own, not the rest of a strip.
+// A connection behind one with a turn that ends has a turn of its own, not the rest of a strip.
 TEST(Turn, EachConnectionOfAPassHasItsOwn) {
   ByHand s;
   const Fd costly = s.connect(), other = s.connect(), storing = s.connect();

@@ -2,7 +2,7 @@
 // (FakeQueue), each reply must be a frame without fault to a machine that has asked, and a good request among them must
 // be answered.
 //
-// Input: frames, each after two bytes: its length / 8 (so that a mutation keeps the others), and what is done with it.
+// Input: frames, each after two bytes: its length / 8 (so that a mutation keeps the rest), and what is done with it.
 // Bit 0: its checksums are made right. Bit 1: it is the payload of a good frame. Bit 2: a pass follows. Bit 3: the
 // device has sent what was put.
 #include <cstdint>
@@ -49,7 +49,7 @@ class Harness {
     }
     run_passes();
     check_replies();
-    // A good request, by a name of its own: others may have stored what they liked.
+    // A good request, by a name of its own: other clients may have stored anything.
     std::string request(udp_frame_bytes, '\0');
     write_udp_frame({id, 0, 1}, request.data());
     TD_ASSERT(queue_->arrive(ethernet::frame_of(request + "mn\r\n")));

@@ -1,4 +1,5 @@
-// A worker whose UDP port has the rings of an AF_XDP socket, without the kernel that fills them: frames in, frames out.
+// A worker with a UDP port that has the rings of an AF_XDP socket, without the kernel that fills them: frames in,
+// frames out.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -45,7 +46,7 @@ class XdpWorker : public ::testing::Test {
     work();
     return queue_->take_out();
   }
-  // The answer's payload, whose frame must be what an independent writer writes.
+  // The answer's payload; its frame must be what an independent writer writes.
   std::string ask(std::string_view request) {
     const std::string frame = frame_of(datagram(7, request));
     std::string payload;

@@ -1,9 +1,9 @@
 // The most requested keys: a sketch per worker, of the keys that its sampler offers, in bounded memory.
 //
 // The sketch is Space-Saving (Metwally, Agrawal, El Abbadi 2005) with weights: `keys_max` counters. A key without one
-// takes over the smallest counter, whose count becomes its error. With W the weight of all that was offered:
+// takes over the smallest counter; that count becomes its error. With W the weight of all that was offered:
 // - a key's count is at least its true weight, and too large by at most its error, which is at most W / keys_max;
-// - every key whose true weight exceeds W / keys_max has a counter, whatever order the keys come in.
+// - every key with a true weight that exceeds W / keys_max has a counter, whatever order the keys come in.
 // Weights fade by half each `half_life_s`, so that hot means now; scaling all of them preserves both bounds. Fading
 // alone keeps a key's share while no other key is requested, so a key without a sample for `unseen_max_s` is not
 // reported.

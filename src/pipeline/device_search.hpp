@@ -1,5 +1,5 @@
-// A worker's blocking search on the devices, for a batch that was not handed over, or whose epoch had to end before its
-// answer. Used while only the devices have an index.
+// A worker's blocking search on the devices, for a batch that was not handed over, or with an epoch that had to end
+// before its answer. Used while only the devices have an index.
 //
 // Thread safety: the context's thread.
 #pragma once

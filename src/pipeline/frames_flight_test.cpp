@@ -1,4 +1,4 @@
-// Batches whose input a device answers whole: every one comes back, with right replies or none, whatever the device
+// Batches with input that a device answers whole: every one comes back, with right replies or none, whatever the device
 // does.
 #include <gtest/gtest.h>
 

@@ -20,7 +20,7 @@ class RoundTrip {
   // All of them outlive it. Throws DeviceError, std::runtime_error (no place among the epochs).
   RoundTrip(Device& device, const FollowedIndex& index, EpochDomain& epochs);
 
-  // The smallest batch whose search takes the device no longer, launch included, than one thread of the host, for
+  // The smallest batch for which a search takes the device no longer, launch included, than one thread of the host, for
   // random keys in the present table. `never` if the device is slower for any size, fails, or does not answer within
   // `deadline` (it is then abandoned). `cycle`: the time that a batch may have to wait for its launch besides. Nothing
   // if the replica has no room for changes at the moment. Takes about a millisecond. REQUIRES: the replica is current;

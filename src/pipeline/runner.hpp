@@ -53,8 +53,8 @@ class Runner final : public InFlight {
   bool can_begin(const Plan& plan) const noexcept {
     return has_devices() && plan.uses(Processor::device) && schedulers_->serves();
   }
-  // The requests of the next flight's input that a device may answer whole, or whose keys it may locate; nullptr: there
-  // are none with this plan.
+  // The requests of the next flight's input that a device may answer whole, or of which it may locate the keys;
+  // nullptr: there are none with this plan.
   FrameColumns* frames_to_fill(const Plan& plan) noexcept {
     return can_begin(plan) ? frames_for(plan, next()) : nullptr;
   }

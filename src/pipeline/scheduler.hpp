@@ -44,8 +44,8 @@ struct SchedulerOptions {
   bool steal = false;  // workers keep a share of their batches when the device does not keep up (DeviceShare)
   // What the thread sleeps on, if it is also woken by events other than a submission; nullptr: its own.
   std::shared_ptr<WakeUp> wakeup = nullptr;
-  // A replica for which the device had no memory, or whose copies failed, is retried after half a second, then after
-  // twice that, and so on up to this.
+  // A replica for which the device had no memory, or with copies that failed, is retried after half a second, then
+  // after twice that, and so on up to this.
   std::chrono::milliseconds start_again_max{60'000};
   // What the answers to frames depend on (frames.hpp), asked for at each launch; empty: no part asks for frames.
   std::function<FrameRules()> frame_rules = {};
@@ -53,7 +53,7 @@ struct SchedulerOptions {
   // asked for about once a window; empty: it never does. Of the only device.
   std::function<UpkeepCounts()> store_counts = {};
   UpkeepOptions upkeep{};
-  // Shared::announces_rewrites, and the domain of those who read it; nullptr: it stays as it is.
+  // Shared::announces_rewrites, and the domain of its readers; nullptr: it stays as it is.
   std::atomic<bool>* announces_rewrites = nullptr;
   EpochDomain* epochs = nullptr;
   // Schedulers of one index without a replica; shared by all of them. While non-zero, no batch is offloaded, and the

@@ -63,7 +63,7 @@ struct ReplicaStats {
   std::uint64_t relieved = 0;   // of them, by writers with filling rings
   std::uint64_t records = 0;    // of the log
   std::uint64_t repeats = 0;    // records seen again, because they were not committed
-  std::uint64_t rewrites = 0;   // items whose writers put their images into the log
+  std::uint64_t rewrites = 0;   // items with images that their writers put into the log
   std::uint64_t cells = 0;      // sent to the device because they had changed
   std::uint64_t busy = 0;       // launches for which the device had no room
   std::uint64_t overflows = 0;  // of the log

@@ -50,7 +50,7 @@ class IndexPlacement final : public Elsewhere {
   void retire(Heap::Cache& cache, std::span<const Location> displaced) noexcept;
   // Whether the devices' tables are full, so that a key must be evicted before a new one fits.
   bool is_full() const noexcept { return device_full_.load(std::memory_order_relaxed); }
-  // Retires slots whose changes the devices have taken; which lanes: Overlay::Settle. REQUIRES: as retire().
+  // Retires slots after the devices have taken their changes; which lanes: Overlay::Settle. REQUIRES: as retire().
   void settle_changes(Heap::Cache& cache, Overlay::Settle whose = Overlay::Settle::mine) noexcept;
   // Whether slots are held back until a device takes their change. A thread that is out of slots should then wait.
   bool has_unretired() const noexcept;

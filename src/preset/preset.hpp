@@ -44,7 +44,7 @@ struct PresetRow {
 };
 
 std::span<const PresetRow> presets() noexcept;
-// Adds a row behind the others; its number is set. Before main(). Throws std::bad_alloc.
+// Adds a row at the end; its number is set. Before main(). Throws std::bad_alloc.
 void add_preset(PresetRow row);
 
 constexpr unsigned number_of(Preset p) noexcept { return static_cast<unsigned>(p); }

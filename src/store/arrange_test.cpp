@@ -99,7 +99,7 @@ TEST_P(ArrangedStore, WhatIsRewrittenAllTheTimeStays) {
     Session writes = store.session();
     for (unsigned i = 0; !is_over; ++i) writes.set(key_of(i % 64 * (count / 64)), value);
   });
-  // Each time another third of the keys leaves its slots and gets others.
+  // Each time another third of the keys leaves its slots and gets other ones.
   std::uint64_t moved = 0;
   for (unsigned round = 0; round < rounds; ++round) {
     moved += session.arrange();

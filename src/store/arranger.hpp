@@ -15,7 +15,7 @@ namespace tandem {
 
 class Arranger {
  public:
-  // `context`, whose index is ordered, is used by the arranger alone. Both outlive it. Starts the thread; throws
+  // `context`, with an ordered index, is used by the arranger alone. Both outlive it. Starts the thread; throws
   // std::system_error.
   Arranger(Context& context, ScatteredRanges& scattered);
   ~Arranger();

@@ -1,4 +1,4 @@
-// Of include/tandem/tandem.h: batches whose keys and values lie in the caller's arrays, and reads into its memory.
+// Of include/tandem/tandem.h: batches of keys and values in the caller's arrays, and reads into its memory.
 #include <algorithm>
 #include <array>
 #include <cstddef>

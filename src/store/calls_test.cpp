@@ -30,7 +30,7 @@ void append(std::vector<Answer>& answers, std::size_t number, const Reply& r) {
       {number, r.code, has_value ? std::string(r.key()) : "", std::string(r.value), r.flags, r.cas, r.number});
 }
 
-// Requests whose keys and values stay where they are.
+// Requests with keys and values that stay where they are.
 class Tape {
  public:
   explicit Tape(std::uint64_t seed) : random_(seed) {
@@ -86,7 +86,7 @@ class Calls : public testing::TestWithParam<const lane::Ops*> {
   std::optional<WithLanes> lanes_;
 };
 
-// Of a store whose calls never take the lane.
+// Of a store with calls that never take the lane.
 Options general(Options o) {
   o.gpus = 1;
   o.gpu = "sim";

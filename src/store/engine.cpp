@@ -518,7 +518,7 @@ void Engine::grow_index() {
 }
 
 // Memory follows the traffic: for each page's worth of items that a class evicts, a page moves to it from the class
-// whose items live longest (Heap::pick_donor), a few at a time. Huge items count as a class.
+// of the items that live longest (Heap::pick_donor), a few at a time. Huge items count as a class.
 void Engine::balance_classes() {
   const unsigned level = automove();
   const std::uint64_t moves_per_turn = level >= 2 ? 64 : 8;

@@ -141,8 +141,8 @@ class Engine {
   // before it returns. A later call replaces a pending one, as in memcached.
   void flush_all(std::uint32_t at_s) noexcept;
 
-  // Brings clock and a due flush up to now, for requests that were received before: whoever executes them does not
-  // depend on the maintenance thread, which may be late. ticks: cycles_now(). Any thread.
+  // Brings clock and a due flush up to now, for requests that were received before: the thread that executes them does
+  // not depend on the maintenance thread, which may be late. ticks: cycles_now(). Any thread.
   TD_INLINE void keep_time(std::uint64_t ticks) noexcept {
     clock_.keep(ticks);
     if (const std::uint32_t due_s = flush_due_s_.load(std::memory_order_relaxed); TD_UNLIKELY(due_s != 0)) {

@@ -8,7 +8,7 @@ namespace tandem {
 // Resumes time, CAS ids and flushes where the previous process stopped.
 HeapRecovery::Rules Engine::resume() {
   SavedState& saved = file_->saved();
-  // A file whose process was killed before its first save has no items.
+  // A file of a process that was killed before its first save has no items.
   if (const StoreTime time = saved.clock.load(); time.store_ns != 0) clock_.resume(time);
 
   const std::uint64_t cas_end = saved.cas_reserved.load(std::memory_order_relaxed);

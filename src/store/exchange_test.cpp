@@ -184,7 +184,7 @@ struct Hands {
   std::vector<std::string> given, got;
 };
 
-// A value says whose it is. Some are longer than what is rewritten in place, or is copied to a reply.
+// A value names its thread. Some are longer than what is rewritten in place, or is copied to a reply.
 std::string value_of(std::size_t thread, std::size_t number) {
   std::string value = std::to_string(thread) + "." + std::to_string(number) + ".";
   constexpr std::size_t lengths[] = {16, 16, 40, 900, 1500, 20000};

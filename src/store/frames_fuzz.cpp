@@ -1,6 +1,6 @@
-// Any bytes, cut anywhere, to a store whose simulated device answers requests whole, or locates their keys, and to one
-// without: the same replies, byte for byte, and the same counts. Datagrams and raw frames to both: the device's reply
-// is the host's, or none.
+// Any bytes, cut anywhere, to a store with a simulated device that answers requests whole, or locates their keys, and
+// to one without: the same replies, byte for byte, and the same counts. Datagrams and raw frames to both: the device's
+// reply is the host's, or none.
 #include <algorithm>
 #include <cstdint>
 #include <span>

@@ -1,6 +1,6 @@
-// For tests and fuzzing: the same input to two stores, to one whose simulated device answers requests whole, or locates
-// their keys, with the lane, ahead of the general path, to the other without devices. A device's input lies at the end
-// of what may be read, between what could be taken for more of it.
+// For tests and fuzzing: the same input to two stores, to one with a simulated device that answers requests whole, or
+// locates their keys, with the lane, ahead of the general path, to the other without devices. A device's input lies at
+// the end of what may be read, between what could be taken for more of it.
 #pragma once
 #include <algorithm>
 #include <array>

@@ -67,7 +67,7 @@ TEST(Frames, AnswerAsTheGeneralPathDoes) {
   EXPECT_GT(hits, 300u * seeds / 40);
 }
 
-// Streams of several tiles, and what the device says about the requests behind others that it leaves.
+// Streams of several tiles, and what the device says about the requests behind those that it leaves.
 TEST(Frames, AnswerReadsBehindThoseThatAreLeft) {
   std::uint64_t keys = 0, all = 0;
   for (unsigned seed = 0; seed < (is_sanitized ? 9u : 24u); ++seed) {
@@ -201,7 +201,7 @@ TEST(Frames, AnswerLinesUpToTheirLimits) {
   expect_same_counters(harness);
 }
 
-// Flags of `mg` whose answer is in the item's copy, in every order of up to three beside v; the rest is left.
+// Flags of `mg` that the item's copy can answer, in every order of up to three beside v; the rest is left.
 TEST(Frames, AnswerFlagsOfMetaGets) {
   FramesHarness harness;
   harness.exchange(set_line("plain", "value") + set_line("flags", "v", "77 0") +

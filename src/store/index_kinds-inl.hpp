@@ -32,7 +32,7 @@ class Indexer final : public PageIndexer {
   }
 
  private:
-  // Items whose places in the index are prefetched together.
+  // Items with places in the index that are prefetched together.
   static constexpr std::uint32_t strip_items = 16;
   static constexpr std::uint32_t waits_max = 2;
   struct Entry {

@@ -1,4 +1,4 @@
-// An engine whose index is in device memory only answers as a map does, whatever the device does.
+// An engine with an index in device memory alone answers as a map does, whatever the device does.
 #include <gtest/gtest.h>
 
 #include <chrono>

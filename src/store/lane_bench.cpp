@@ -124,7 +124,7 @@ class Fixture {
 };
 
 #if defined(__x86_64__)
-// Of a query, without what a run costs by itself: the difference of two runs' parts. Runs whose tasks are timed are
+// Of a query, without what a run costs by itself: the difference of two runs' parts. Runs with timed tasks are
 // left out.
 double instructions_of(Fixture& fixture) {
   double sum = 0;

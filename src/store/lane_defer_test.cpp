@@ -39,7 +39,7 @@ TEST_P(LaneDeferTest, OnlyTheLastSetOfAKeyIsExecuted) {
                        "set k 0 0 1 noreply\r\n3\r\n" + "get k\r\n";
   EXPECT_EQ(harness.exchange(three).with,
             "STORED\r\nHD\r\nSTORED\r\nVALUE other 0 1\r\ny\r\nEND\r\nVALUE k 0 1\r\n3\r\nEND\r\n");
-  EXPECT_EQ(harness.counters_with().set_overwritten.get(), 0U);  // nobody else sets it
+  EXPECT_EQ(harness.counters_with().set_overwritten.get(), 0U);  // no other thread sets it
   EXPECT_EQ(deferred_by(harness, three), 2U);
   EXPECT_EQ(harness.exchange("get k\r\n").with, "VALUE k 0 1\r\n3\r\nEND\r\n");
   expect_same_counters(harness);
@@ -187,7 +187,7 @@ TEST_P(LaneDeferTest, ASetBeforeARefusedOneIsNotForgotten) {
 
 class DeferredSet : public testing::TestWithParam<string> {
  protected:
-  // The value of `n` when a set of 77 is executed that found it, and meanwhile others did something.
+  // The value of `n` when a set of 77 is executed that found it, and meanwhile other threads did something.
   string after(const string& meanwhile, const string& ahead = plain_set("n", "10")) {
     store_.exchange(ahead);
     const auto context = store_.engine().make_context();
@@ -233,8 +233,8 @@ class DeferredSet : public testing::TestWithParam<string> {
   std::uint64_t evictions_ = 0;  // by the context that executed the set
 };
 
-// Whatever others did meanwhile was before it. If a flush is among it the set cannot be executed, and is evicted at
-// once, with what others set since.
+// Whatever other threads did meanwhile was before it. If a flush is among it the set cannot be executed, and is evicted
+// at once, with what other threads set since.
 TEST_P(DeferredSet, IsExecutedAsAnyOther) {
   const string others[] = {"",
                            "get n\r\n",
@@ -249,7 +249,7 @@ TEST_P(DeferredSet, IsExecutedAsAnyOther) {
   for (const string& other : others) EXPECT_EQ(after(other), "VA 2\r\n77") << other;
   EXPECT_EQ(after("flush_all\r\n"), "EN");
   EXPECT_EQ(after("flush_all\r\n" + plain_set("n", "55")), "EN");
-  // A flush that takes its mark refuses ids to those who need new ones.
+  // A flush that takes its mark refuses ids to threads that need new ones.
   store_.exchange(plain_set("n", "10"));
   store_.engine().shared().flush_begins.store(true);
   const string taking = after("", "get n\r\n");
@@ -272,8 +272,8 @@ TEST_P(DeferredSet, WithoutASlotIsEvictedAtOnce) {
 INSTANTIATE_TEST_SUITE_P(Kinds, DeferredSet, testing::Values("cuckoo", "set_associative", "hash_tree"),
                          [](const auto& param) { return param.param; });
 
-// Each thread sets a few keys again and again, in batches. Nobody sees a thread's values go back, and what a key has in
-// the end is the last value of one of them.
+// Each thread sets a few keys again and again, in batches. No thread sees another's values go back, and what a key has
+// in the end is the last value of one of them.
 TEST_P(LaneDeferTest, NoSetIsLostBesideOthers) {
   constexpr int rounds = is_sanitized ? 60 : 600;
   constexpr std::size_t threads = 4, keys = 3;

@@ -1,4 +1,4 @@
-// Input for tests of the lane: commands that it takes, and others, drawn from a seed.
+// Input for tests of the lane: commands that it takes and does not take, drawn from a seed.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -71,7 +71,7 @@ inline std::string key_of(Random& random, const Mix& mix = {}) {
 
 inline std::string number(Random& random) { return std::to_string(random.one_in(2) ? 0 : random.below(70000)); }
 
-// Mostly of the lengths that others have, too, so that a set can be done in place; and each a different one.
+// Mostly of the lengths that other values have, too, so that a set can be done in place; and each a different one.
 inline std::string value_of(Random& random) {
   const std::size_t sizes[] = {0, 1, 8, 8, 8, 8, 16, 64, 200, 1000, 1024, 1025, 5000, 17000};
   std::string value(random.one_in(3) ? random.below(100) : sizes[random.below(random.one_in(9) ? 14 : 9)], 'v');

@@ -1,4 +1,4 @@
-// A store whose options name no lanes takes those that the environment wants, index and lane alike.
+// A store with options that name no lanes takes those that the environment wants, index and lane alike.
 #include <gtest/gtest.h>
 
 #include "index/lanes_of_test.hpp"

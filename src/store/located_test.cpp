@@ -59,7 +59,7 @@ TEST(Located, AnswerAsTheGeneralPathDoes) {
   EXPECT_GT(located, all / 20) << all;  // of which few lines are whole, and fewer hits
 }
 
-// Every read of a stored key whose line the device takes, wherever sets, misses and other reads stand between.
+// Every read of a stored key in a line that the device takes, wherever sets, misses and other reads stand between.
 TEST(Located, LeavesNoKeyThatIsStored) {
   Located harness;
   Random random(3);
@@ -152,7 +152,7 @@ TEST(Located, TakeNoValueForARequest) {
   }
 }
 
-// The host answers some time after the device has searched: others have changed the store since.
+// The host answers some time after the device has searched: other threads have changed the store since.
 TEST(Located, SeesWhatHasChangedSince) {
   string sets, gets;
   for (std::size_t i = 0; i < 120; ++i) {

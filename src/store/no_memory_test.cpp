@@ -1,5 +1,5 @@
-// Calls whose result the process has no memory for: they throw std::bad_alloc once all is done, and the store serves
-// on.
+// Calls with a result for which the process has no memory: they throw std::bad_alloc once all is done, and the store
+// serves on.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>

@@ -170,7 +170,7 @@ TEST_F(RestartTest, EmptyFilesAndFilesOfZerosAreNew) {
   EXPECT_EQ(store.set("a", "1"), Code::stored);
 }
 
-// Longer than a file whose process was killed before it wrote the header: a disk image may begin like this.
+// Longer than a file of a process that was killed before it wrote the header: a disk image may begin like this.
 TEST_F(RestartTest, LongFilesOfZerosAreSomebodyElses) {
   std::ofstream(file.path()).flush();
   constexpr off_t bytes = 5'000'000;

@@ -170,7 +170,7 @@ bool ScanBuffers::add_long(const Heap& heap, const Item& item, const ItemVersion
   return true;
 }
 
-// Room for one copy more. Only the first item of a scan may be larger than all others together.
+// Room for one copy more. Only the first item of a scan may be larger than all the rest together.
 void ScanBuffers::reserve(std::size_t bytes) {
   constexpr std::size_t heads = scan_items_max * (sizeof(Item) + Layout::huge_bytes);
   if (TD_LIKELY(capacity_ != 0 && size_ + sizeof(Item) + Layout::huge_bytes + bytes <= capacity_)) return;

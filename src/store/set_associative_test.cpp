@@ -103,7 +103,7 @@ TEST_F(SetStore, ADevicesReadsAreAccesses) {
     EXPECT_EQ(get(keys[i]), i % 2 == 0 ? Status::hit : Status::miss) << keys[i];
 }
 
-// In one batch, whose strips evict while they are under way.
+// In one batch, with strips that evict meanwhile.
 TEST_F(SetStore, ABatchOfSetsEvictsInPlace) {
   constexpr std::uint32_t count = 400;
   Batch batch(count);

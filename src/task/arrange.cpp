@@ -83,7 +83,7 @@ std::optional<std::string_view> RangeArranger::begin(const ScanRange& range, std
   return std::string_view(last_.data(), last_bytes_);
 }
 
-// The items' places may be others' by the time that they are moved. Then these are moved, which does no harm.
+// Other items may have the places by the time of the move. Then these are moved, which does no harm.
 void RangeArranger::choose(const ScanCopies& copies) {
   const Heap& heap = context_.shared.heap;
   small_.clear();
@@ -199,7 +199,7 @@ void RangeArranger::move_next() noexcept {
   const Shared& shared = context_.shared;
   const Place& from = places_[next_++];
   const Location to = row_[row_next_++];
-  // The page may have gone to another class, whose slots begin elsewhere. A scan does not end an item's probation.
+  // The page may have gone to another class, with slots that begin elsewhere. A scan does not end an item's probation.
   const Probation* const probation = shared.heap.probation();
   if (shared.heap.items_of_page(page_of(from.location)) == from.size_class &&
       (probation == nullptr || !probation->is_on(from.location))) {

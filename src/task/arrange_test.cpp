@@ -230,11 +230,11 @@ TEST_F(ArrangeFull, StopsWithoutARow) {
   for (std::size_t i = 0; i < stored; ++i) ASSERT_EQ(value_of(name(order[i])).size(), 8u);
 }
 
-// A class without a row does not keep others from theirs.
+// A class without a row does not keep other classes from theirs.
 TEST_F(ArrangeFull, AClassWithFreeSlotsIsArranged) {
   constexpr unsigned keys_max = 100'000;
   const std::vector<unsigned> order = shuffled(keys_max);
-  std::vector<unsigned> odd;  // of 128 bytes, the others of 64
+  std::vector<unsigned> odd;  // of 128 bytes, the rest of 64
   std::size_t stored = 0;
   for (; stored < keys_max; ++stored) {
     const unsigned i = order[stored];
@@ -255,7 +255,7 @@ TEST_F(ArrangeFull, AClassWithFreeSlotsIsArranged) {
   EXPECT_LT(breaks, kept / 10);
 }
 
-// The class has the budget to itself, of which half is used: pages are emptied for rows rather than all others taken.
+// The class has the budget to itself and uses half of it: pages are emptied for rows rather than all the rest taken.
 TEST_F(Arrange, AQuarterOfTheClassIsTakenAtMost) {
   constexpr unsigned count = 160'000;
   fill(count);

@@ -115,8 +115,8 @@ class InFlight {
   virtual void let_go() noexcept = 0;
 };
 
-// Searches a batch on a device and waits for it: for batches that were not searched, or whose results were discarded,
-// while only a device has the index.
+// Searches a batch on a device and waits for it: for batches that were not searched, or with results that were
+// discarded, while only a device has the index.
 class RemoteSearch {
  public:
   RemoteSearch() = default;

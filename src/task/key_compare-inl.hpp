@@ -176,7 +176,7 @@ TD_INLINE void settle(const Reading& reading, std::uint32_t i, const Query& q, L
   settle_slowly<I>(reading, i, location != no_location ? item : nullptr);
 }
 
-// A key's bit in StripState::read_items; others may share it.
+// A key's bit in StripState::read_items; other keys may share it.
 TD_INLINE std::uint64_t key_bit(Fingerprint f) noexcept { return std::uint64_t{1} << f.signature % 64; }
 
 // Answers a get from an item image that a device copied, without reading the item's own line. The image is valid if
@@ -211,7 +211,7 @@ TD_INLINE bool settle_by_image(const Reading& reading, std::uint32_t i, std::uin
   return true;
 }
 
-// A meta get of a stale item whose recache token is free takes the token, as in memcached even without the flags N and
+// A meta get of a stale item with a free recache token takes the token, as in memcached even without the flags N and
 // R.
 TD_INLINE bool may_win_stale(const Query& q, const Result& r) noexcept {
   return r.outcome == outcome::stale && q.has(option::meta) && q.opcode == Opcode::get;

@@ -15,7 +15,7 @@ constexpr auto pin_wait_max = std::chrono::milliseconds(1);
 // How long it waits for the batches that see the page's items.
 constexpr auto move_wait_max = std::chrono::seconds(2);
 
-// Empties a page that moves: items for which their class has free slots are copied there, the others are evicted, if
+// Empties a page that moves: items for which their class has free slots are copied there, the rest are evicted, if
 // that is allowed, but for those with a CAS id above `keep_above`, which are counted in `kept`. False: items remain.
 bool empty_out(Context& context, std::span<Location> items, bool evicts, std::uint64_t keep_above,
                std::size_t& kept) noexcept {
@@ -54,7 +54,7 @@ bool make_room_for_kept(Context& context, SizeClass c, std::size_t kept) noexcep
   return evicted >= kept;
 }
 
-// Evicts one huge item, whose pages go to the budget; prefers items that were not used since the last sweep. Returns
+// Evicts one huge item; its pages go to the budget; prefers items that were not used since the last sweep. Returns
 // the average number of pages of such an item; 0: there is none, or output pins all of them.
 std::uint64_t evict_huge_item(Context& context) noexcept {
   Heap& heap = context.shared.heap;

@@ -5,14 +5,14 @@
 namespace tandem::task {
 
 // Takes a page from the class that can best spare it, moving or evicting its items, and gives it to class `to` (for
-// huge_class, to the budget); or evicts a huge item, whose pages go to the budget. Returns the number of pages gained;
+// huge_class, to the budget); or evicts a huge item; its pages go to the budget. Returns the number of pages gained;
 // 0: no class gives a page, or the page is held for long. Waits for the batches in flight. `passed_over`: as
 // Heap::pick_donor(). REQUIRES: no epoch.
 std::uint64_t move_page(Context& context, SizeClass to, Heap::DonorRule rule, unsigned passed_over = 0) noexcept;
 // The same with a page of class `from`, however much that class needs its pages, if it has more than one.
 bool move_page(Context& context, SizeClass from, SizeClass to) noexcept;
-// Empties a page of the class, whose good items all go to other free slots of it; the page stays in the class. False:
-// they did not find enough, and some have moved.
+// Empties a page of the class: its good items all go to other free slots of the class; the page stays in the class.
+// False: they did not find enough, and some have moved.
 bool empty_page(Context& context, SizeClass c) noexcept;
 // What a class may lose by the move of one of its pages.
 enum class Loses : std::uint8_t {

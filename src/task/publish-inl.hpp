@@ -37,7 +37,7 @@ inline void admit(Heap& heap, Fingerprint f, Location l, bool is_new_key) noexce
   }
 }
 
-// A slot whose item is complete except for its CAS id and its state word.
+// A slot with an item that is complete except for its CAS id and its state word.
 struct Publication {
   Fingerprint f;
   Location slot;

@@ -57,7 +57,7 @@ class Attempt {
  private:
   // False: the range or the limit has been reached, or the attempt ends before them.
   bool read_part(const ScanRange& rest, std::uint32_t limit) {
-    // Where some items have expired, others have, too: the next part looks further.
+    // Where some items have expired, more have: the next part looks further.
     const std::uint32_t missing = limit - end_.count, ahead = parts_ == 0 ? missing : 16u << 2 * parts_;
     const std::uint32_t begin = looked_, wanted = std::min(std::max(missing, ahead), scan_items_max - begin);
     const ScanResult found = shared_.index.scan(rest, wanted, copies_, stamps_[parts_++]);

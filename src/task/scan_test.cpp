@@ -1,4 +1,4 @@
-// Scans whose parts are read at different moments.
+// Scans in parts that are read at different moments.
 #include "task/scan.hpp"
 
 #include <algorithm>
@@ -68,7 +68,7 @@ TEST_F(TaskScan, ExpiredItemsAreReadPast) {
   EXPECT_EQ(sink.restarts, 0);
 }
 
-// Runs of them before, between and behind others; and none in a scan that has no other ones.
+// Runs of them before, between and behind other items; and none in a scan that has no other ones.
 TEST_F(TaskScan, FlushedItemsAreReadPast) {
   const auto scan = [&](const ScanRange& range, std::uint32_t limit) {
     KeySink sink(nullptr);

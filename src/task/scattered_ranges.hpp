@@ -1,4 +1,4 @@
-// Ranges of keys whose items scans have found out of order in memory, for the thread that arranges them.
+// Ranges of keys with items that scans have found out of order in memory, for the thread that arranges them.
 #pragma once
 #include <cstdint>
 
@@ -8,7 +8,7 @@
 namespace tandem {
 
 struct ScatteredRanges {
-  // Of scans between two whose items' places are looked at, on average; at least 1. To arrange an item takes about as
+  // Of scans between two that look at their items' places, on average; at least 1. To arrange an item takes about as
   // long as 50 scans of it gain.
   static constexpr std::uint32_t scans_per_look_default = 64;
 

@@ -4,7 +4,7 @@
 
 namespace tandem::task {
 
-// done: the query has its result. The others change nothing, and the strip is cut before the query, because it needs
+// done: the query has its result. The rest change nothing, and the strip is cut before the query, because it needs
 // something that is only available outside an epoch.
 enum class Settled : std::uint8_t {
   done,

@@ -86,7 +86,7 @@ template <class Tell>
 inline constexpr bool tells_nobody = std::is_same_v<std::remove_cv_t<Tell>, std::remove_cv_t<decltype(tell_nobody)>>;
 
 // Whether another set has rewritten the item since seen.fixed was read: nothing else changes that word while the item's
-// epoch lasts. Then a set whose execution began before that takes effect just before the other one, which nobody can
+// epoch lasts. Then a set whose execution began before that takes effect just before the other one, which no client can
 // tell from being overwritten at once: it need not write anything (publishing elimination: Srivastava and Brown,
 // "Elimination (a,b)-trees with fast, durable updates", PPoPP 2022; theirs finds the other by a record in the leaf).
 // The other one may still hold the item's lock; it succeeds, as all that can refuse it comes before, and readers wait
@@ -165,8 +165,8 @@ TD_NOINLINE inline bool wait_or_be_overwritten(const Item* item, ItemVersion& se
 // Rewrites `item`, the candidate of the set's key, if possible; `stored` receives the new version. False: nothing has
 // changed, and the set must go beside. Waits for another thread that rewrites the item, and writes nothing if that was
 // a set which began later. REQUIRES: inside the epoch in which `item` was found; may_store_in_place(); at most
-// rewritten_value_bytes_max bytes of value; no earlier query of the strip has a hit on `item` whose value is not copied
-// yet.
+// rewritten_value_bytes_max bytes of value; no earlier query of the strip has a hit on `item` with a value that is not
+// copied yet.
 template <class Tell = decltype(tell_nobody)>
 TD_INLINE bool try_store_in_place(Context& context, Item* item, const PlainSet& set, const StripTime& time,
                                   ItemVersion& stored, Tell tell = tell_nobody) noexcept {

@@ -40,7 +40,7 @@ TEST_F(SetsInPlace, OneThatBeganBeforeAnotherWroteIsOverwrittenByIt) {
   }));
   EXPECT_EQ(overwritten(), 1u);
   EXPECT_EQ(value_of("k"), "two");
-  // One whose id is shown has one between the others.
+  // One with an id that is shown has one between the rest.
   PlainSet shown = set_of("one");
   shown.shows_id = true;
   seen = before;

@@ -8,7 +8,8 @@
 
 namespace tandem::task {
 
-// Whether an earlier query of the strip has a hit on the item, whose value is copied only when the strip is answered.
+// Whether an earlier query of the strip has a hit on the item, with a value that is copied only when the strip is
+// answered.
 template <IndexKind I>
 bool is_read_by_strip(const Operation<I>& op, const Item* item) noexcept {
 #if defined(TANDEM_CANARY)

@@ -1,5 +1,5 @@
 // Time per task, always on: one batch in Sampler::mean is timed with the processor's tick counter (one read a task and
-// strip); the others pay one predicted branch a task. The cost of a reading itself (25 ns, several for each strip of 8
+// strip); the rest pay one predicted branch a task. The cost of a reading itself (25 ns, several for each strip of 8
 // queries) is measured once and subtracted.
 #pragma once
 #include <algorithm>
@@ -36,7 +36,7 @@ class TaskTimer {
   // Ticks of a lap that follows another one directly: the lowest mean of several runs on this processor,
   // measured by the process's first call. Thread safety: any thread.
   static std::uint64_t own_ticks() noexcept;
-  // Counts queries whose time has already been accounted for.
+  // Counts queries with a time that is already accounted for.
   TD_INLINE void count(Task task, std::uint32_t queries) noexcept {
     if (TD_UNLIKELY(sampled_)) counters_.queries[static_cast<std::size_t>(task)].add(queries);
   }

@@ -107,7 +107,7 @@ async def connection(address: Address, tls: ssl.SSLContext | None = None) -> Con
     opening = known.get(address)
     if opening is None or (opening.done() and not _serves(opening)):
         opening = known[address] = loop.create_task(Connection.open(address, tls))
-    # A task that gives up must not end the opening that others wait for.
+    # A task that gives up must not end the opening that other tasks wait for.
     return await asyncio.shield(opening)
 
 

@@ -88,7 +88,7 @@ class TandemCache(BaseCache):
         return True
 
     def inc(self, key: str, delta: int = 1) -> int | None:
-        """Adds `delta` in one step, whoever else does so. An item that was there keeps its time unless a number is
+        """Adds `delta` atomically. An item that was there keeps its time unless a number is
         negative."""
         return self.cache.incr(self._key(key), delta, initial=delta, ttl=self._ttl(None))
 

@@ -41,7 +41,7 @@ class TandemCache(PyMemcacheCache):  # type: ignore[misc]
         until = b"T%d" % self.get_backend_timeout(timeout)
         missed = []
         for client, its in self._by_server(names).items():
-            # pymemcache pipelines sets and deletes alone; it reads on until the no-op behind the others is answered.
+            # pymemcache pipelines sets and deletes alone; it reads on until the no-op behind the rest is answered.
             commands = b"".join(self._meta(b"mg", name, until) for name in its)
             replies = client.raw_command(commands + b"mn", "MN\r\n").splitlines()
             missed += [name for name, reply in zip(its, replies, strict=True) if not reply.startswith(b"HD")]

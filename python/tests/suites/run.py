@@ -56,7 +56,7 @@ def address(server: tandem.Server) -> str:
 
 
 def django(tree: Path) -> int:
-    """One server for Django's backend, two for ours, whose keys are spread."""
+    """One server for Django's backend, two for ours, with keys spread over them."""
     command = [sys.executable, "runtests.py", "--settings=django_settings", "--parallel=1", "--verbosity=1"]
     with tandem.Server(threads=1) as one, tandem.Server(threads=1) as two:
         code = 0

@@ -28,7 +28,7 @@ class Block {
   std::byte* data_;
 };
 
-// Of a block. Whole pages of a large range are given back to the kernel, whose pages are zero.
+// Of a block. Whole pages of a large range are given back to the kernel, so they become zero.
 void set_to_zero(std::byte* at, std::uint64_t bytes) noexcept;
 
 // Translation of an address range: `at` stays mapped while `block` is held.

@@ -12,7 +12,7 @@ namespace tandem::net {
 // takes. With the numbers below 5 MiB a queue.
 inline constexpr std::uint32_t xdp_frame_bytes = 2048;
 // Frames for requests: twice what a socket of the usual size (212,992 bytes) holds. They are used in turn, so that more
-// would only push others out of the processor's caches.
+// would only push other data out of the processor's caches.
 inline constexpr std::uint32_t xdp_request_frames = 512;
 // Frames for replies: a reply of 2 MiB (udp_reply_bytes_max) is 1,507 datagrams.
 inline constexpr std::uint32_t xdp_reply_frames = 2048;

@@ -22,7 +22,7 @@ class Xdp {
   // Whether this build has it: libxdp was there.
   static bool is_built_in() noexcept;
   // Attaches the program to options.xdp_interface and opens a socket for each of its receive queues. Needs privileges,
-  // which its ports do not. Throws XdpError, whose text says what would help.
+  // which its ports do not. Throws XdpError; its text says what would help.
   static std::shared_ptr<Xdp> attach(const ServerOptions& options);
   virtual ~Xdp() = default;
   Xdp(const Xdp&) = delete;

@@ -2,7 +2,7 @@
 // The kernel and the worker share the frames' memory. Requests are parsed where they arrived, replies are written into
 // frames, and at most one system call sends those of a pass.
 //
-// Some frames are for requests, the others for replies: the stack of the latter hands out those that are still in the
+// Some frames are for requests, the rest for replies: the stack of the latter hands out those that are still in the
 // processor's caches. A frame for requests is held (since the last receive()) or with the kernel; one for replies is
 // free or with the kernel.
 #pragma once

@@ -22,8 +22,8 @@ __global__ void store_images_kernel(const ItemImages images, const std::uint32_t
 }
 
 // One block a piece, one thread an image. The state word of the image that it replaces is the lock, with a value of the
-// launch. Its holder waits for nobody, and what is older than the image there gives up without it, so that of many sets
-// of one key few wait.
+// launch. Its holder waits for no thread, and what is older than the image there gives up without it, so that of many
+// sets of one key few wait.
 __global__ void store_rewrites_kernel(const ItemImages images, const Granule* all, const std::uint32_t* location,
                                       const RingPiece* pieces, std::uint64_t locked) {
   const auto piece = *reinterpret_cast<const uint3*>(pieces + blockIdx.x);  // first, count, readable

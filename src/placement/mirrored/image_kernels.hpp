@@ -40,8 +40,8 @@ struct StoreRewritesArguments {
   DevicePtr<const RingPiece> piece;    // `count` of them
   std::uint32_t places = 0, count = 0;
   std::uint32_t granules_read = 0;  // places of all pieces
-  // What a thread that stores an image puts in place of its state word. Of no item, and nobody else can know it: where
-  // the launch finds no image there may be any bytes that clients have sent.
+  // What a thread that stores an image puts in place of its state word. Of no item, and no other thread can know it:
+  // where the launch finds no image there may be any bytes that clients have sent.
   std::uint64_t lock = 0;
 
   std::uint64_t queries() const noexcept { return granules_read; }

@@ -69,7 +69,7 @@ class DeviceImagesContract : public DeviceContract {
     return pieces;
   }
 
-  // Writers' images: `locations` of each item's first granule, no_location at the others.
+  // Writers' images: `locations` of each item's first granule, no_location at the rest.
   void apply_rewrites(Random& random, std::vector<Location> location, std::vector<Granule> granules) {
     for (const bool at_begin : {true, false}) {  // an image that no piece has
       location.insert(at_begin ? location.begin() : location.end(), 1 + random.below(granule_count - 2));
@@ -201,7 +201,7 @@ TEST_P(DeviceImagesContract, RewritesAreStoredOverOlderVersions) {
   Random random(5);
   struct Place {
     Location at;
-    std::vector<Granule> item;  // whose lengths all versions have
+    std::vector<Granule> item;  // with the lengths that all versions have
   };
   std::vector<Place> places;
   for (Location l = 1; l + image_granules_limit <= granule_count && places.size() < 40;) {

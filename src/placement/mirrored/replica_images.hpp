@@ -5,8 +5,8 @@
 // saying that it has no image. So an image is as current as the cells that the launch searched.
 //
 // Several cells of one part may name one item. It is read once, after all records of the part were noted: what was
-// committed by then is in it, and the rest is delivered again. Two reads might be of two versions, whose granules the
-// device would mix, and a set that put its image into the log has no record by which that would be mended.
+// committed by then is in it, and the rest is delivered again. Two reads might be of two versions, and their granules
+// the device would mix, and a set that put its image into the log has no record by which that would be mended.
 //
 // The images that writers have put into the log are parts of their own, stored only over older versions, each ahead of
 // the part of the cells of the same drain. The device reads them in the writers' rings: the queue has the pieces of
@@ -33,7 +33,7 @@ struct ReplicaImagesOptions {
   std::uint64_t bytes = 0;         // of device memory, for the items in as many first bytes of the heap; 0: no images
   std::uint32_t item_bytes = 128;  // header and key included, of an item with an image; at most granule_bytes *
                                    // image_granules_limit
-  std::uint32_t writers = 64;      // threads with a ring for the images of their sets; others announce cells
+  std::uint32_t writers = 64;      // threads with a ring for the images of their sets; other threads announce cells
 };
 
 class ReplicaImages {

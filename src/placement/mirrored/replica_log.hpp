@@ -119,9 +119,9 @@ class BasicReplicaLog final : public ChangeLog {
   void forget_images(std::uint32_t shard) noexcept;
 
   // Counts a launch and appends the cells of `extent` that changed. If the result says recording and complete, a change
-  // whose stripe says changed_at < launch is wholly in what this drain and earlier ones have appended. When the queue
-  // is full, stops and leaves the rest for the next drain. Where images lie that writers have put into their rings is
-  // given to `images`, as one part; nullptr: they are forgotten. REQUIRES: the caller is in an epoch.
+  // with a stripe that says changed_at < launch is wholly in what this drain and earlier ones have appended. When the
+  // queue is full, stops and leaves the rest for the next drain. Where images lie that writers have put into their
+  // rings is given to `images`, as one part; nullptr: they are forgotten. REQUIRES: the caller is in an epoch.
   Drained drain(const FollowedIndex& index, ReplicaExtent extent, DirtyQueue<>& out,
                 ReplicaImages* images = nullptr) noexcept;
 

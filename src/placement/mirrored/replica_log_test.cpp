@@ -237,7 +237,7 @@ TEST(ReplicaLogRules, TheLaunchIsCountedFirst) {
 
 // A full table, and a key for which make_room() moves one cell.
 struct Move {
-  std::string key, moved;  // the key to insert, and the key whose cell moves
+  std::string key, moved;  // the key to insert, and the key of the cell that moves
   std::uint64_t from = 0, to = 0;
 };
 template <class Rules>

@@ -1,4 +1,4 @@
-// For tests: a store whose index a device follows, usually a simulated one.
+// For tests: a store with an index that a device follows, usually a simulated one.
 #pragma once
 #include <gtest/gtest.h>
 

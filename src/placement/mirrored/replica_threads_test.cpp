@@ -364,7 +364,7 @@ TEST(ReplicaThreads, ShardsWhileTheTableGrows) {
 TEST(ReplicaThreads, SetsAtHighLoad) {
   const Result r = run<SetAssociativeIndex>({.cells = 1 << 10, .keys = 1300}, 500 * effort);
   expect_right(r);
-  // The table keeps its size: only a log that has overflowed, as while who reads it does not run, has it uploaded
+  // The table keeps its size: only a log that has overflowed, as while its reader does not run, has it uploaded
   // again.
   EXPECT_GE(r.stats.uploads, 1u);
   EXPECT_LE(r.stats.uploads, 1 + r.stats.overflows);

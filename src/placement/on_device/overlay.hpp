@@ -9,7 +9,7 @@
 //                                batches have ended that were in flight at completion: the records are freed
 //
 // Why a lookup is correct that asks the device first and then find(). Let a batch's search be launched inside its
-// epoch. A key whose cell the launch had, and whose item is live when it is checked, is a hit: at most one item of a
+// epoch. A key is a hit if the launch had its cell and its item is live when it is checked: at most one item of a
 // key is live. If the cell was not there, or its item is dead, the key is absent or its present item was put by a
 // change that the launch did not have. That record's group completes after the batch entered its epoch, so it is not
 // safe before the batch ends, and find() sees it. Tombstones are not needed: a dead item serves as one, and its slot is
@@ -88,7 +88,7 @@ class Overlay {
   using Found = Elsewhere::Found;
   Found find_locked(Fingerprint f, std::string_view key, const Heap& heap) const noexcept;
   RecordId find_locked(Fingerprint f, Location l) const noexcept;
-  // Replaces the key's item at `from` (no_location: there was none), whose record, if any, is `old`, by the one at
+  // Replaces the key's item at `from` (no_location: there was none), with the record `old`, if any, by the one at
   // `to`. resident: the device is not to have it. REQUIRES: has_room() said so; the item at `from` is dead. Returns the
   // record.
   RecordId put(Fingerprint f, Location from, Location to, RecordId old, bool resident) noexcept;

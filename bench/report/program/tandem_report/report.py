@@ -131,7 +131,7 @@ def build(files: list[tuple[str, dict]], folder: Path, skipped: list[str] | None
 
 
 def read_all(paths: list[str]) -> tuple[list[tuple[str, dict]], list[str], int]:
-    """The documents that can be read, why the others cannot, and the exit code that the first of these gives."""
+    """The documents that can be read, why other ones cannot, and the exit code that the first of these gives."""
     files, skipped, code = [], [], 0
     for path in paths:
         try:

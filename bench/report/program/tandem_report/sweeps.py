@@ -67,7 +67,7 @@ def find(runs: list[Run], sweep: Sweep) -> list[list[Group]]:
 
 
 def name_of(families: list[list[Group]], index: int, sweep: Sweep) -> str:
-    """The settings that distinguish a family from the others of its sweep."""
+    """The settings that distinguish a family within its sweep."""
     own = families[index][0].settings
     keys = in_order(k for family in families for k in family[0].settings)
     keys = [k for k in keys if k != sweep.setting and k not in sweep.follows]
