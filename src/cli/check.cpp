@@ -132,7 +132,7 @@ void take_sasl_file_from_environment(ServerOptions& server) {
   if (const char* const path = std::getenv("MEMCACHED_SASL_PWDB"); path != nullptr) server.sasl_file = path;
 }
 
-void settle_authentication(Settings& settings, const std::function<std::string(const Option&)>& where) {
+void resolve_authentication(Settings& settings, const std::function<std::string(const Option&)>& where) {
   ServerOptions& server = settings.server;
   const auto fail = [&where](std::string_view option, std::string_view what) {
     throw CommandError(EX_USAGE, fmt::format("{}: {}", where(*find_option(option)), what));

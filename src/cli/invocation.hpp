@@ -39,7 +39,7 @@ void take_sasl_file_from_environment(ServerOptions& server);
 
 // `tandem serve`: completes and checks the authentication options; turns off UDP unless it was requested. Throws
 // CommandError.
-void settle_authentication(Settings& settings, const std::function<std::string(const Option&)>& where);
+void resolve_authentication(Settings& settings, const std::function<std::string(const Option&)>& where);
 
 // Checks that concern several options; `where` names an option in the message. Throws CommandError.
 void check_together(const Settings& settings, const std::function<std::string(const Option&)>& where);

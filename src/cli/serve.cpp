@@ -111,7 +111,7 @@ Invocation parse_serve(std::span<const std::string> arguments) {
     const std::string& source = sources[option];
     return source.empty() ? fmt::format("default of --{}", option.name) : source;
   };
-  settle_authentication(result.settings, where);
+  resolve_authentication(result.settings, where);
   const auto given = [&](const Option& option) {
     const std::string& source = sources[option];
     return source.empty() ? Given::no : source.starts_with("--") ? Given::on_command_line : Given::in_file;

@@ -89,7 +89,7 @@ ParseStop Parser::authenticate(const char* begin, const char* end, Batch& batch,
     q.key_bytes = 0;
     q.wire_bytes = static_cast<std::uint32_t>(text.size());
     q.connection = connection;
-    q.reply = static_cast<std::uint8_t>(codec::Reply::authenticate);
+    q.reply = static_cast<std::uint8_t>(codec::ReplyKind::authenticate);
     q.continues_line = 0;
     q.value = answer.text.data();
     q.value_bytes = static_cast<std::uint32_t>(answer.text.size());

@@ -53,7 +53,7 @@ inline constexpr std::array<CommandShape, command_count> shapes = [] {
 // For the latency histograms. The command of a refused line is not recorded, so it is `other`.
 inline Command command_of(const Query& q) noexcept {
   using namespace codec::detail;  // NOLINT(google-build-using-namespace): the lines above
-  const bool with_cas = codec::reply_of(q) == codec::Reply::gets;
+  const bool with_cas = codec::reply_of(q) == codec::ReplyKind::gets;
   const CommandShape shape = shape_of(q.opcode, q.mode, q.options, with_cas);
   for (std::size_t i = 0; i < command_count; ++i) {
     if (shapes[i] == shape) return static_cast<Command>(i);

@@ -34,8 +34,8 @@ class Harness {
 
  private:
   void execute(const Query& q) {
-    const bool text = codec::reply_of(q) == codec::Reply::config;
-    if (!text && codec::reply_of(q) != codec::Reply::binary_config) return;
+    const bool text = codec::reply_of(q) == codec::ReplyKind::config;
+    if (!text && codec::reply_of(q) != codec::ReplyKind::binary_config) return;
     const std::string key(q.key_view());
     const std::uint64_t version = store_.version();
     text ? codec::execute_config_line(q, store_, out_) : codec::execute_config_packet(q, store_, out_);

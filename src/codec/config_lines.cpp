@@ -15,7 +15,7 @@ LineParser::Step LineParser::config(const Words& words) {
   if ((!gets && words[1] != "delete") || words.count() != (no_reply ? 4 : 3)) return answer(line::error);
   if (words[2].size() > key_bytes_max) return answer(line::bad_format, no_reply);
   if (!gets && options_.config != ConfigAccess::write) return answer(line::config_read_only, no_reply);
-  Query& q = start(Opcode::control, Reply::config, no_reply ? option::no_reply : 0);
+  Query& q = start(Opcode::control, ReplyKind::config, no_reply ? option::no_reply : 0);
   set_key(q, words[2]);
   q.delta = static_cast<std::uint64_t>(gets ? ConfigAction::get : ConfigAction::remove);
   return commit();
@@ -39,7 +39,7 @@ LineParser::Step LineParser::config_set(const Words& words) {
   }
   const char* const value = std::exchange(next_, next_ + bytes + 2);
   if (load<std::uint16_t>(value + bytes) != load<std::uint16_t>("\r\n")) return answer(line::bad_chunk, no_reply);
-  Query& q = start(Opcode::control, Reply::config, no_reply ? option::no_reply : 0);
+  Query& q = start(Opcode::control, ReplyKind::config, no_reply ? option::no_reply : 0);
   set_key(q, words[2]);
   q.client_flags = client_flags;
   q.value = value;

@@ -6,7 +6,7 @@
 
 namespace tandem::codec {
 
-// REQUIRES: reply_of(query) is Reply::config.
+// REQUIRES: reply_of(query) is ReplyKind::config.
 void execute_config_line(const Query& query, ConfigStore& store, Output& out);
 
 }  // namespace tandem::codec

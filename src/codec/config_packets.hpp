@@ -6,7 +6,7 @@
 
 namespace tandem::codec {
 
-// REQUIRES: reply_of(query) is Reply::binary_config.
+// REQUIRES: reply_of(query) is ReplyKind::binary_config.
 void execute_config_packet(const Query& query, ConfigStore& store, Output& out);
 
 }  // namespace tandem::codec

@@ -79,27 +79,27 @@ StreamRequest administer_line(const Query& query, const ProtocolOptions& options
 }  // namespace codec
 
 StreamRequest execute_control(const Query& query, const ProtocolOptions& options, ServerControl& server, Output& out) {
-  using codec::Reply;
+  using codec::ReplyKind;
   switch (codec::reply_of(query)) {
-    case Reply::flush_all:
+    case ReplyKind::flush_all:
       server.flush_all(query.expiry_s);
       break;
-    case Reply::verbosity:
+    case ReplyKind::verbosity:
       server.set_verbosity(static_cast<unsigned>(query.delta));
       break;
-    case Reply::stats:
+    case ReplyKind::stats:
       return codec::stats(query, options, server, out);
-    case Reply::binary_stats:
-    case Reply::binary_flush:
-    case Reply::binary_config:
+    case ReplyKind::binary_stats:
+    case ReplyKind::binary_flush:
+    case ReplyKind::binary_config:
       codec::execute_binary_control(query, options, server, out);
       return {};
-    case Reply::config:
+    case ReplyKind::config:
       codec::execute_config_line(query, server.config(), out);
       return {};
-    case Reply::administer:
+    case ReplyKind::administer:
       return codec::administer_line(query, options, server, out);
-    case Reply::refresh_certs:
+    case ReplyKind::refresh_certs:
       if (const std::string error = server.refresh_certificates(); !error.empty()) {
         out.append(error);  // also with noreply
         out.append("\r\n");

@@ -28,7 +28,7 @@ ParseStop LineParser::run() {
       if (word == load<std::uint32_t>("get ")) {
         const char* const begin = p_;
         const std::uint32_t before = batch_.size();
-        if (TD_LIKELY(fast_get(p_ + 4, Reply::get))) {
+        if (TD_LIKELY(fast_get(p_ + 4, ReplyKind::get))) {
           if (batch_.size() - before == 1 && p_ - begin <= short_line_bytes && end_ - p_ >= 4 &&
               load<std::uint32_t>(p_) == word)
             run_of_plain_gets<PlainGet::text>();
@@ -50,7 +50,7 @@ ParseStop LineParser::run() {
       } else if (p_[0] == 'm' && p_[2] == ' ') {
         if (TD_LIKELY(fast_meta(p_ + 3, step))) continue;
       } else if (word == load<std::uint32_t>("gets") && p_[4] == ' ') {
-        if (TD_LIKELY(fast_get(p_ + 5, Reply::gets))) continue;
+        if (TD_LIKELY(fast_get(p_ + 5, ReplyKind::gets))) continue;
       }
     }
     fast = true;
@@ -86,7 +86,7 @@ TD_INLINE void LineParser::put_plain_get(Query& q, const char* line, const char*
   q.wire = line;
   q.wire_bytes = wire_bytes;
   q.connection = connection;
-  q.reply = static_cast<std::uint8_t>(is_meta ? Reply::meta_get : Reply::get);
+  q.reply = static_cast<std::uint8_t>(is_meta ? ReplyKind::meta_get : ReplyKind::get);
   q.continues_line = 0;
   // v returns nothing beside the value.
   if constexpr (is_meta) q.wire_flags_at = wire_bytes - (with_key ? static_cast<std::uint32_t>(flags_bytes) : 0);
@@ -155,7 +155,7 @@ done:
 }
 
 // "get key key ...\r\n" without control characters and without two spaces in a row. False: nothing was taken.
-TD_INLINE bool LineParser::fast_get(const char* key, Reply reply) {
+TD_INLINE bool LineParser::fast_get(const char* key, ReplyKind reply) {
   const char *const begin = begin_, *const end = end_, *const line = p_;
   const std::uint32_t connection = connection_;
   Query* const first = batch_.queries() + batch_.size();
@@ -213,7 +213,7 @@ TD_INLINE bool LineParser::fast_set() {
   if (TD_UNLIKELY(load<std::uint16_t>(value + bytes) != load<std::uint16_t>("\r\n"))) return false;
   if (TD_UNLIKELY(Item::total_bytes(client_flags, key_bytes, bytes) > options_.item_bytes_max)) return false;
   line_end_ = line_end;
-  Query& q = start(Opcode::store, Reply::store, options);
+  Query& q = start(Opcode::store, ReplyKind::store, options);
   set_key(q, {key, key_bytes});
   q.value = value;
   q.value_bytes = bytes;

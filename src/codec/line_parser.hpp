@@ -31,7 +31,7 @@ class LineParser {
 
  private:
   // --- fast_lines.cpp
-  bool fast_get(const char* key, Reply reply);
+  bool fast_get(const char* key, ReplyKind reply);
   template <PlainGet Kind>
   bool fast_meta_get(const char* key_end) noexcept;
   template <PlainGet Kind>
@@ -64,7 +64,7 @@ class LineParser {
   Step touch(const Words& words);
   Step flush_all(const Words& words);
   Step verbosity(const Words& words);
-  Step control(Reply reply, bool no_reply);
+  Step control(ReplyKind reply, bool no_reply);
 
   // --- config_lines.cpp
   Step config(const Words& words);
@@ -81,7 +81,7 @@ class LineParser {
 
   // --- queries of the current line
   // The next query with its common fields set; the caller fills in the rest and commits.
-  TD_INLINE Query& start(Opcode opcode, Reply reply, std::uint16_t options) noexcept {
+  TD_INLINE Query& start(Opcode opcode, ReplyKind reply, std::uint16_t options) noexcept {
     Query& q = batch_.next();
     q.opcode = opcode;
     q.options = options;
@@ -115,7 +115,7 @@ class LineParser {
     return commit();
   }
   Query& start_line(std::string_view text) noexcept {
-    Query& q = start(Opcode::nothing, Reply::line, 0);
+    Query& q = start(Opcode::nothing, ReplyKind::line, 0);
     set_no_key(q);
     q.value = text.data();
     q.value_bytes = static_cast<std::uint32_t>(text.size());

@@ -30,7 +30,7 @@ struct World {
 };
 
 bool is_displaced(const Query& q, const Result& r) {
-  return codec::reply_of(q) == codec::Reply::meta_displaced && (r.outcome & outcome::displaced) != 0;
+  return codec::reply_of(q) == codec::ReplyKind::meta_displaced && (r.outcome & outcome::displaced) != 0;
 }
 
 bool is_success(const Query& q, const Result& r) {
@@ -50,13 +50,13 @@ std::string_view returned(const Query& q, const Result& r) {
   const bool stores = q.opcode == Opcode::store;
   if (is_displaced(q, r)) return stores ? "GcOk" : "GOk";
   switch (codec::reply_of(q)) {
-    case codec::Reply::meta_get:
+    case codec::ReplyKind::meta_get:
       return "stcflhOkK";
-    case codec::Reply::meta_set:
+    case codec::ReplyKind::meta_set:
       return "cOk";
-    case codec::Reply::meta_displaced:
+    case codec::ReplyKind::meta_displaced:
       return stores ? "cOk" : "Ok";
-    case codec::Reply::meta_arithmetic:
+    case codec::ReplyKind::meta_arithmetic:
       return "ctOk";
     default:
       return "Ok";
@@ -156,8 +156,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   parser.parse(exact.get(), exact.get() + line.size(), batch, 0, consumed);
   if (batch.size() == 0) return 0;
   const Query& q = batch.query(0);
-  const codec::Reply reply = codec::reply_of(q);
-  if (reply < codec::Reply::meta_get || reply > codec::Reply::meta_arithmetic) return 0;
+  const codec::ReplyKind reply = codec::reply_of(q);
+  if (reply < codec::ReplyKind::meta_get || reply > codec::ReplyKind::meta_arithmetic) return 0;
 
   // Possible results of the store.
   auto* const item = new (world.item_bytes) Item{};

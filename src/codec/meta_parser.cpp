@@ -21,7 +21,7 @@ constexpr std::uint64_t flag_g = MetaFlags::bits("G");
 
 void return_old(Query& q) noexcept {
   q.options |= option::returns_old;
-  q.reply = static_cast<std::uint8_t>(Reply::meta_displaced);
+  q.reply = static_cast<std::uint8_t>(ReplyKind::meta_displaced);
 }
 
 // Of M, S without it. A mode that is none fails the flags, and so does G where there is no old value.
@@ -73,7 +73,7 @@ LineParser::Step LineParser::meta(std::string_view name) {
     case Form::meta_debug:
       return meta_debug(key, tokens.position());
     case Form::meta_range:  // read when it is executed
-      set_no_key(start(Opcode::control, Reply::meta_range, option::meta));
+      set_no_key(start(Opcode::control, ReplyKind::meta_range, option::meta));
       return commit();
     default:
       return answer(line::error);
@@ -98,7 +98,7 @@ LineParser::Step LineParser::meta_get(std::string_view key, const char* flags_be
   std::uint16_t options = common_options(flags);
   if (!flags.has('v')) options |= option::no_value;
   if (flags.has('u')) options |= option::no_bump;
-  Query& q = start(Opcode::get, Reply::meta_get, 0);
+  Query& q = start(Opcode::get, ReplyKind::meta_get, 0);
   if (TD_UNLIKELY(flags.has_any(MetaFlags::bits("TNR")))) {
     if (flags.has('T')) options |= option::touch;
     if (flags.has('N')) options |= option::vivify;
@@ -148,7 +148,7 @@ LineParser::Step LineParser::meta_set(std::string_view key, const char* rest) {
   std::uint16_t options = common_options(flags);
   if (flags.has('C')) options |= option::compare_cas;
   if (flags.has('I')) options |= option::invalidate;
-  Query& q = start(Opcode::store, Reply::meta_set, options);
+  Query& q = start(Opcode::store, ReplyKind::meta_set, options);
   if (TD_UNLIKELY(flags.has_any(flag_g))) return_old(q);
   set_key(q, flags.key);
   q.client_flags = flags.client_flags;
@@ -172,7 +172,7 @@ LineParser::Step LineParser::meta_delete(std::string_view key, const char* flags
     options |= option::invalidate;
     if (flags.has('T')) options |= option::touch;
   }
-  Query& q = start(Opcode::remove, Reply::meta_delete, options);
+  Query& q = start(Opcode::remove, ReplyKind::meta_delete, options);
   if (TD_UNLIKELY(flags.has_any(flag_g))) return_old(q);
   set_key(q, flags.key);
   q.expiry_s = flags.expiry_s;
@@ -203,7 +203,7 @@ LineParser::Step LineParser::meta_arithmetic(std::string_view key, const char* f
   if (flags.has('T')) options |= option::touch;
   // memcached changes the number before it checks the opaque.
   Query& q = TD_UNLIKELY(flags.opaque_too_long) ? start_line(line::opaque_too_long)
-                                                : start(Opcode::arithmetic, Reply::meta_arithmetic, 0);
+                                                : start(Opcode::arithmetic, ReplyKind::meta_arithmetic, 0);
   q.opcode = Opcode::arithmetic;
   if (TD_UNLIKELY(flags.opaque_too_long)) options &= static_cast<std::uint16_t>(~option::no_reply);
   if (flags.has('N')) {
@@ -235,7 +235,7 @@ LineParser::Step LineParser::meta_debug(std::string_view key, const char* flags_
     key = {binary, bytes};
     options |= option::binary_key;
   }
-  set_key(start(Opcode::debug, Reply::meta_debug, options), key);
+  set_key(start(Opcode::debug, ReplyKind::meta_debug, options), key);
   return commit();
 }
 

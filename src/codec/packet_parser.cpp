@@ -95,7 +95,7 @@ TD_INLINE PacketParser::Step PacketParser::packet() {
       answer(options_.version, binary::Status::ok);
       return skip(r);
     case Form::stat:
-      set_key(start(Opcode::control, Reply::binary_stats, 0), r);
+      set_key(start(Opcode::control, ReplyKind::binary_stats, 0), r);
       return commit(r);
     case Form::range:
       return range(r, rule);
@@ -111,7 +111,7 @@ TD_INLINE PacketParser::Step PacketParser::packet() {
   return Step::close;
 }
 
-TD_INLINE Query& PacketParser::start(Opcode opcode, Reply reply, std::uint16_t options) noexcept {
+TD_INLINE Query& PacketParser::start(Opcode opcode, ReplyKind reply, std::uint16_t options) noexcept {
   Query& q = batch_.next();
   q.opcode = opcode;
   q.options = options;
@@ -124,7 +124,7 @@ TD_INLINE Query& PacketParser::start(Opcode opcode, Reply reply, std::uint16_t o
   return q;
 }
 
-void PacketParser::answer(std::string_view body, binary::Status status, Reply reply) noexcept {
+void PacketParser::answer(std::string_view body, binary::Status status, ReplyKind reply) noexcept {
   Query& q = start(Opcode::nothing, reply, 0);
   q.key = p_;
   q.key_bytes = 0;
@@ -154,7 +154,7 @@ PacketParser::Step PacketParser::drop_swallowed() noexcept {
 }
 
 TD_INLINE PacketParser::Step PacketParser::get(const Request& r, const Rule& rule) {
-  Query& q = start(Opcode::get, rule.with_key ? Reply::binary_get_key : Reply::binary_get,
+  Query& q = start(Opcode::get, rule.with_key ? ReplyKind::binary_get_key : ReplyKind::binary_get,
                    static_cast<std::uint16_t>(quiet(rule) | option::last_of_line | rule.options));
   set_key(q, r);
   if (TD_UNLIKELY(rule.options == option::touch)) q.expiry_s = expiry_s(read<std::uint32_t>(extras()));
@@ -186,7 +186,7 @@ TD_NOINLINE void PacketParser::run_of_gets() noexcept {
     q->wire = p;
     q->wire_bytes = header_bytes;
     q->connection = connection;
-    q->reply = static_cast<std::uint8_t>(rule.with_key ? Reply::binary_get_key : Reply::binary_get);
+    q->reply = static_cast<std::uint8_t>(rule.with_key ? ReplyKind::binary_get_key : ReplyKind::binary_get);
     q->continues_line = 0;
     q->session = session;
     p = key + r.key_bytes;
@@ -196,14 +196,15 @@ TD_NOINLINE void PacketParser::run_of_gets() noexcept {
 }
 
 PacketParser::Step PacketParser::touch(const Request& r, const Rule& rule) {
-  Query& q = start(Opcode::touch, Reply::binary_touch, rule.options);
+  Query& q = start(Opcode::touch, ReplyKind::binary_touch, rule.options);
   set_key(q, r);
   q.expiry_s = expiry_s(read<std::uint32_t>(extras()));
   return commit(r);
 }
 
 PacketParser::Step PacketParser::store(const Request& r, const Rule& rule) {
-  Query& q = start(Opcode::store, returns_old(rule) ? Reply::binary_displaced : Reply::binary_store, rule.options);
+  Query& q =
+      start(Opcode::store, returns_old(rule) ? ReplyKind::binary_displaced : ReplyKind::binary_store, rule.options);
   set_key(q, r);
   // A CAS id of 0 compares nothing, nor does any id on a server without CAS.
   q.cas = options_.cas ? read<std::uint64_t>(p_ + at::cas) : 0;
@@ -249,14 +250,15 @@ void PacketParser::refuse(Query& q, std::uint16_t why) noexcept {
   q.opcode = removes ? Opcode::remove : Opcode::nothing;
   if (!removes) q.key_bytes = 0;
   q.options = why;
-  q.reply = static_cast<std::uint8_t>(Reply::binary_status);
+  q.reply = static_cast<std::uint8_t>(ReplyKind::binary_status);
   q.client_flags = static_cast<std::uint32_t>(too_large ? binary::Status::too_large : binary::Status::no_memory);
   q.value = body.data();
   q.value_bytes = static_cast<std::uint32_t>(body.size());
 }
 
 PacketParser::Step PacketParser::remove(const Request& r, const Rule& rule) {
-  Query& q = start(Opcode::remove, returns_old(rule) ? Reply::binary_displaced : Reply::binary_remove, rule.options);
+  Query& q =
+      start(Opcode::remove, returns_old(rule) ? ReplyKind::binary_displaced : ReplyKind::binary_remove, rule.options);
   set_key(q, r);
   q.cas = read<std::uint64_t>(p_ + at::cas);
   if (q.cas != 0) q.options |= option::compare_cas;
@@ -265,7 +267,7 @@ PacketParser::Step PacketParser::remove(const Request& r, const Rule& rule) {
 
 PacketParser::Step PacketParser::arithmetic(const Request& r, const Rule& rule) {
   constexpr std::uint32_t do_not_create = 0xffffffff;
-  Query& q = start(Opcode::arithmetic, Reply::binary_arithmetic, rule.options);
+  Query& q = start(Opcode::arithmetic, ReplyKind::binary_arithmetic, rule.options);
   set_key(q, r);
   q.cas = read<std::uint64_t>(p_ + at::cas);
   if (q.cas != 0) q.options |= option::compare_cas;
@@ -294,7 +296,7 @@ PacketParser::Step PacketParser::flush(const Request& r, const Rule& rule) {
     if (!rule.quiet) answer({}, binary::Status::ok);
     return skip(r);
   }
-  Query& q = start(Opcode::control, Reply::binary_flush, rule.options);
+  Query& q = start(Opcode::control, ReplyKind::binary_flush, rule.options);
   q.key = p_;
   q.key_bytes = 0;
   q.expiry_s = flush_second(at_s);
@@ -310,7 +312,7 @@ PacketParser::Step PacketParser::range(const Request& r, const Rule& rule) {
     answer(text::invalid, binary::Status::invalid);
     return skip(r);
   }
-  Query& q = start(Opcode::control, Reply::binary_range, rule.options);
+  Query& q = start(Opcode::control, ReplyKind::binary_range, rule.options);
   q.wire_bytes += r.extras_bytes;
   set_key(q, r);
   return commit(r);
@@ -332,7 +334,7 @@ PacketParser::Step PacketParser::config(const Request& r, const Rule& rule) {
     parser_.wanted_bytes_ = header_bytes + std::uint64_t{r.body_bytes};
     return Step::need_more;
   }
-  Query& q = start(Opcode::control, Reply::binary_config, rule.options);
+  Query& q = start(Opcode::control, ReplyKind::binary_config, rule.options);
   set_key(q, r);
   q.client_flags = r.extras_bytes == 0 ? 0 : read<std::uint32_t>(extras());
   q.value = q.key + q.key_bytes;
@@ -365,13 +367,13 @@ PacketParser::Step PacketParser::sasl(const Request& r, Form form) {
   const bool starts = form == Form::sasl_auth;
   const bool goes_on = starts ? is_plain(mechanism) : (now & session::started) != 0;
   if (goes_on && starts && bytes == 0) {
-    answer({}, binary::Status::auth_continue, Reply::binary_auth);
+    answer({}, binary::Status::auth_continue, ReplyKind::binary_auth);
     now = session::started;
   } else if (goes_on && readable && options_.sasl->check_plain(message)) {
-    answer(text::authenticated, binary::Status::ok, Reply::binary_auth);
+    answer(text::authenticated, binary::Status::ok, ReplyKind::binary_auth);
     now = session::authenticated;
   } else {
-    answer(text::auth_error, binary::Status::auth_error, Reply::binary_auth);
+    answer(text::auth_error, binary::Status::auth_error, ReplyKind::binary_auth);
     now = starts ? std::uint8_t{0} : static_cast<std::uint8_t>(now & session::started);
   }
   return skip(r);

@@ -47,7 +47,7 @@ class PacketParser {
   }
 
   // The packet's query with its common fields set; the caller fills in the rest and commits.
-  TD_INLINE Query& start(Opcode opcode, Reply reply, std::uint16_t options) noexcept;
+  TD_INLINE Query& start(Opcode opcode, ReplyKind reply, std::uint16_t options) noexcept;
   TD_INLINE void set_key(Query& q, const binary::Request& r) noexcept {
     q.key = extras() + r.extras_bytes;
     q.key_bytes = static_cast<std::uint8_t>(r.key_bytes);
@@ -67,7 +67,7 @@ class PacketParser {
     return exptime == 0 ? Clock::never : clock_.expiry_s(exptime);
   }
   // Answers without using the store; the caller then skips the packet.
-  void answer(std::string_view text, binary::Status status, Reply reply = Reply::binary_status) noexcept;
+  void answer(std::string_view text, binary::Status status, ReplyKind reply = ReplyKind::binary_status) noexcept;
   Step answer_and_close(std::string_view text, binary::Status status) noexcept;
   // Skips the packet, whether it has arrived or not.
   Step skip(const binary::Request& r) noexcept;

@@ -20,12 +20,12 @@ inline std::string text_of(const Query& q, std::string_view value) {
   const auto put = [&text](const char* name, std::uint64_t n) { text += std::string(" ") + name + std::to_string(n); };
   put("options", static_cast<std::uint64_t>(q.options & ~unsigned{option::prefilled}));
   text += " key[" + std::string(q.key_view()) + "]";
-  const Reply reply = reply_of(q);
-  if (reply == Reply::line || reply == Reply::authenticate || reply == Reply::binary_status ||
-      reply == Reply::binary_auth) {
+  const ReplyKind reply = reply_of(q);
+  if (reply == ReplyKind::line || reply == ReplyKind::authenticate || reply == ReplyKind::binary_status ||
+      reply == ReplyKind::binary_auth) {
     text += " line[" + std::string(q.value, q.value_bytes) + "]";
   }
-  if (reply == Reply::binary_status || reply == Reply::binary_auth) put("status", q.client_flags);
+  if (reply == ReplyKind::binary_status || reply == ReplyKind::binary_auth) put("status", q.client_flags);
   if (is_binary(q)) {
     put("session", q.session);
     text += " wire[" + std::string(q.wire, q.wire_bytes) + "]";
@@ -45,8 +45,8 @@ inline std::string text_of(const Query& q, std::string_view value) {
       put("expiry", q.expiry_s);
       break;
     case Opcode::control:
-      if (reply == Reply::flush_all || reply == Reply::binary_flush) put("at", q.expiry_s);
-      if (reply == Reply::verbosity) put("level", q.delta);
+      if (reply == ReplyKind::flush_all || reply == ReplyKind::binary_flush) put("at", q.expiry_s);
+      if (reply == ReplyKind::verbosity) put("level", q.delta);
       break;
     default:
       break;
@@ -55,7 +55,7 @@ inline std::string text_of(const Query& q, std::string_view value) {
   if (q.has(option::vivify)) put("vivify", q.vivify_expiry_s);
   if (q.has(option::recache)) put("recache", q.recache_ttl_s);
   if (q.has(option::compare_cas)) put("cas", q.cas);
-  if (reply >= Reply::meta_get && reply <= Reply::meta_arithmetic) {
+  if (reply >= ReplyKind::meta_get && reply <= ReplyKind::meta_arithmetic) {
     text += " wire[" + std::string(q.wire + q.wire_flags_at, q.wire_bytes - q.wire_flags_at) + "]";
   }
   return text;

@@ -10,7 +10,7 @@
 namespace tandem {
 
 using codec::LineParser;
-using codec::Reply;
+using codec::ReplyKind;
 
 ParseStop Parser::parse(const char* begin, const char* end, Batch& batch, std::uint32_t connection,
                         std::size_t& consumed) {
@@ -101,7 +101,7 @@ void Parser::finish_large(Batch& batch, std::uint32_t connection, Location l, bo
   }
   if (!q.has(option::meta) && q.has(option::no_reply)) return;
   q.opcode = Opcode::nothing;
-  q.reply = static_cast<std::uint8_t>(Reply::line);
+  q.reply = static_cast<std::uint8_t>(ReplyKind::line);
   q.options = option::store_bad_block;
   q.key_bytes = 0;
   q.value = codec::line::bad_chunk.data();
@@ -124,7 +124,7 @@ void Parser::refuse_large(Batch& batch, std::uint32_t connection) {
   }
   q.opcode = removes ? Opcode::remove : Opcode::nothing;
   if (!removes) q.key_bytes = 0;
-  q.reply = static_cast<std::uint8_t>(Reply::line);
+  q.reply = static_cast<std::uint8_t>(ReplyKind::line);
   q.options = mute ? option::store_no_memory | option::no_reply : option::store_no_memory;
   q.value = codec::line::no_memory_store.data();
   q.value_bytes = static_cast<std::uint32_t>(codec::line::no_memory_store.size());
@@ -133,7 +133,7 @@ void Parser::refuse_large(Batch& batch, std::uint32_t connection) {
 
 const char* Parser::rewind(const Query& query) noexcept {
   swallow_bytes_ = multiget_bytes_ = scanned_bytes_ = wanted_bytes_ = 0;
-  if (TD_UNLIKELY(codec::reply_of(query) == codec::Reply::authenticate)) mode_ = Mode::authenticate;
+  if (TD_UNLIKELY(codec::reply_of(query) == codec::ReplyKind::authenticate)) mode_ = Mode::authenticate;
   if (TD_UNLIKELY(mode_ == Mode::binary)) session_ = query.session;
   if (query.continues_line == 0) return query.wire;
   const char* const line_end = query.wire + query.wire_bytes;
@@ -232,7 +232,7 @@ LineParser::Step LineParser::multiget(bool continues) {
       q.options = 0;
       q.key = key.data();  // where rewind() begins
       q.key_bytes = 0;
-      q.reply = static_cast<std::uint8_t>(Reply::line);
+      q.reply = static_cast<std::uint8_t>(ReplyKind::line);
       q.value = line::bad_format.data();
       q.value_bytes = static_cast<std::uint32_t>(line::bad_format.size());
     } else {
@@ -240,7 +240,7 @@ LineParser::Step LineParser::multiget(bool continues) {
       set_key(q, key);
       q.expiry_s = parser_.multiget_expiry_s_;
       q.reply = parser_.multiget_reply_;
-      q.value = q.key;  // nothing for Reply::line: an error ends the line
+      q.value = q.key;  // nothing for ReplyKind::line: an error ends the line
       q.value_bytes = 0;
       q.options = static_cast<std::uint16_t>(parser_.multiget_options_ | (more ? 0 : option::last_of_line));
     }

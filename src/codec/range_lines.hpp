@@ -16,7 +16,7 @@ namespace tandem::codec {
 
 class RangeLines final : public RangeReply {
  public:
-  // query: of Reply::meta_range; it and what the context refers to outlive the object.
+  // query: of ReplyKind::meta_range; it and what the context refers to outlive the object.
   RangeLines(const Query& query, const ReplyContext& context);
 
   // Why the request cannot be executed, as a line; empty: it can.

@@ -11,7 +11,8 @@ namespace tandem::codec {
 
 class RangePackets final : public RangeReply {
  public:
-  // query: of Reply::binary_range, which the parser has checked; it and what the context refers to outlive the object.
+  // query: of ReplyKind::binary_range, which the parser has checked; it and what the context refers to outlive the
+  // object.
   RangePackets(const Query& query, const ReplyContext& context) noexcept;
 
   bool item(const Item& item, const ItemVersion& seen, std::uint64_t value_bytes) override;

@@ -95,19 +95,19 @@ void write_number(std::uint64_t number, Output& out) {
 void write_other(const Query& q, const Result& r, const ReplyContext& context) {
   Output& out = context.out;
   switch (reply_of(q)) {
-    case Reply::meta_get:
+    case ReplyKind::meta_get:
       return write_meta_get(q, r, context);
-    case Reply::meta_set:
+    case ReplyKind::meta_set:
       return write_meta_set(q, r, context);
-    case Reply::meta_delete:
+    case ReplyKind::meta_delete:
       return write_meta_delete(q, r, context);
-    case Reply::meta_displaced:
+    case ReplyKind::meta_displaced:
       return write_meta_displaced(q, r, context);
-    case Reply::meta_arithmetic:
+    case ReplyKind::meta_arithmetic:
       return write_meta_arithmetic(q, r, context);
-    case Reply::meta_debug:
+    case ReplyKind::meta_debug:
       return write_meta_debug(q, r, context);
-    case Reply::authenticate:
+    case ReplyKind::authenticate:
       if (const auto attempt = static_cast<Attempt>(q.delta); attempt != Attempt::none)
         context.options.auth_file->count_attempt(attempt == Attempt::passed);
       return out.append(q.value, q.value_bytes);
@@ -116,18 +116,18 @@ void write_other(const Query& q, const Result& r, const ReplyContext& context) {
   }
   if (q.has(option::no_reply)) return;
   switch (reply_of(q)) {
-    case Reply::store:
+    case ReplyKind::store:
       return out.append(store_line(r.status));
-    case Reply::remove:
+    case ReplyKind::remove:
       return out.append(r.status == Status::removed ? line::deleted : line::not_found);
-    case Reply::touch:
+    case ReplyKind::touch:
       return out.append(r.status == Status::hit ? line::touched : line::not_found);
-    case Reply::arithmetic:
+    case ReplyKind::arithmetic:
       if (r.status == Status::number) return write_number(r.number, out);
       return out.append(arithmetic_line(r.status));
-    case Reply::line:
+    case ReplyKind::line:
       return out.append(q.value, q.value_bytes);
-    case Reply::version:
+    case ReplyKind::version:
       out.append("VERSION ");
       out.append(context.options.version);
       return out.append("\r\n");
@@ -150,12 +150,12 @@ void append_pinned_value(const ReplyContext& context, const Item& item, std::uin
 }
 
 void write_reply(const Query& q, const Result& r, const ReplyContext& context) {
-  const Reply reply = reply_of(q);
-  if (reply == Reply::get) {
+  const ReplyKind reply = reply_of(q);
+  if (reply == ReplyKind::get) {
     write_get(q, r, false, context);
-  } else if (reply == Reply::gets) {
+  } else if (reply == ReplyKind::gets) {
     write_get(q, r, true, context);
-  } else if (reply == Reply::store && r.status == Status::stored && !q.has(option::no_reply)) {
+  } else if (reply == ReplyKind::store && r.status == Status::stored && !q.has(option::no_reply)) {
     context.out.append(line::stored);
   } else if (is_binary(q)) {
     write_binary(q, r, context);

@@ -177,25 +177,25 @@ void stats(const Query& query, const ProtocolOptions& options, ServerControl& se
 
 void write_binary(const Query& q, const Result& r, const ReplyContext& context) {
   switch (reply_of(q)) {
-    case Reply::binary_get:
+    case ReplyKind::binary_get:
       return write_get(q, r, false, context);
-    case Reply::binary_get_key:
+    case ReplyKind::binary_get_key:
       return write_get(q, r, true, context);
-    case Reply::binary_touch:
+    case ReplyKind::binary_touch:
       return write_touch(q, r, context);
-    case Reply::binary_store:
+    case ReplyKind::binary_store:
       return write_store(q, r, context);
-    case Reply::binary_remove:
+    case ReplyKind::binary_remove:
       return write_remove(q, r, context);
-    case Reply::binary_displaced:
+    case ReplyKind::binary_displaced:
       return write_displaced(q, r, context);
-    case Reply::binary_arithmetic:
+    case ReplyKind::binary_arithmetic:
       return write_arithmetic(q, r, context);
-    case Reply::binary_auth:
+    case ReplyKind::binary_auth:
       if (const auto status = static_cast<binary::Status>(q.client_flags); status != binary::Status::auth_continue)
         context.options.sasl->count_attempt(status == binary::Status::ok);
       [[fallthrough]];
-    case Reply::binary_status:
+    case ReplyKind::binary_status:
       return write_status(q, static_cast<binary::Status>(q.client_flags), {q.value, q.value_bytes}, context.out);
     default:
       return;
@@ -203,8 +203,8 @@ void write_binary(const Query& q, const Result& r, const ReplyContext& context) 
 }
 
 void execute_binary_control(const Query& query, const ProtocolOptions& options, ServerControl& server, Output& out) {
-  if (reply_of(query) == Reply::binary_stats) return stats(query, options, server, out);
-  if (reply_of(query) == Reply::binary_config) return execute_config_packet(query, server.config(), out);
+  if (reply_of(query) == ReplyKind::binary_stats) return stats(query, options, server, out);
+  if (reply_of(query) == ReplyKind::binary_config) return execute_config_packet(query, server.config(), out);
   server.flush_all(query.expiry_s);
   if (!query.has(option::no_reply)) write_status(query, binary::Status::ok, {}, out);
 }

@@ -7,7 +7,7 @@
 
 namespace tandem::codec {
 
-enum class Reply : std::uint8_t {
+enum class ReplyKind : std::uint8_t {
   line,     // always Query::value, a whole line, with any result
   version,  // the version line
   // Text protocol.
@@ -54,9 +54,9 @@ enum class Reply : std::uint8_t {
 // Whether an answer to a request for authentication counts as an attempt.
 enum class Attempt : std::uint8_t { none, passed, failed };
 
-inline Reply reply_of(const Query& query) noexcept { return static_cast<Reply>(query.reply); }
+inline ReplyKind reply_of(const Query& query) noexcept { return static_cast<ReplyKind>(query.reply); }
 inline bool is_binary(const Query& query) noexcept {
-  return query.reply >= static_cast<std::uint8_t>(Reply::binary_status);
+  return query.reply >= static_cast<std::uint8_t>(ReplyKind::binary_status);
 }
 
 // memcached 1.6.18's lines, to the byte.

@@ -189,7 +189,7 @@ TD_INLINE bool returns_key_and_value(const Query& q, const Result& r) noexcept {
 // Called before output is reserved.
 TD_INLINE bool may_be_small_hit(const Query& q, const Result& r) noexcept {
   return is_small_hit(r) &&
-         (reply_of(q) != Reply::meta_get || returns_value_alone(q, r) || returns_key_and_value(q, r));
+         (reply_of(q) != ReplyKind::meta_get || returns_value_alone(q, r) || returns_key_and_value(q, r));
 }
 
 namespace detail {
@@ -197,14 +197,15 @@ namespace detail {
 // nullptr: not a hit of the common kinds.
 TD_INLINE char* put_small_hit(char* p, const Query& q, const Result& r, const ItemVersion& seen,
                               bool use_cas) noexcept {
-  const Reply reply = reply_of(q);
+  const ReplyKind reply = reply_of(q);
   const SmallHit hit(q, r);
-  if (reply == Reply::get) return put_text_hit(p, hit, q.has(option::last_of_line), false, 0);
-  if (reply == Reply::meta_get && returns_value_alone(q, r)) return put_meta_hit(p, hit);
-  if (reply == Reply::meta_get && returns_key_and_value(q, r)) return put_meta_key_hit(p, r);
-  if (reply == Reply::binary_get || reply == Reply::binary_get_key)
-    return put_binary_hit(p, hit, q.wire, reply == Reply::binary_get_key, use_cas ? seen.cas() : 0);
-  if (reply == Reply::gets) return put_text_hit(p, hit, q.has(option::last_of_line), true, use_cas ? seen.cas() : 0);
+  if (reply == ReplyKind::get) return put_text_hit(p, hit, q.has(option::last_of_line), false, 0);
+  if (reply == ReplyKind::meta_get && returns_value_alone(q, r)) return put_meta_hit(p, hit);
+  if (reply == ReplyKind::meta_get && returns_key_and_value(q, r)) return put_meta_key_hit(p, r);
+  if (reply == ReplyKind::binary_get || reply == ReplyKind::binary_get_key)
+    return put_binary_hit(p, hit, q.wire, reply == ReplyKind::binary_get_key, use_cas ? seen.cas() : 0);
+  if (reply == ReplyKind::gets)
+    return put_text_hit(p, hit, q.has(option::last_of_line), true, use_cas ? seen.cas() : 0);
   return nullptr;
 }
 

@@ -29,17 +29,17 @@ LineParser::Step LineParser::text(std::string_view name) {
     case Form::verbosity:
       return verbosity(words);
     case Form::version:
-      set_no_key(start(Opcode::nothing, Reply::version, 0));
+      set_no_key(start(Opcode::nothing, ReplyKind::version, 0));
       return commit();
     case Form::quit:
       p_ = next_;
       return Step::quit;
     case Form::stats:
-      return control(Reply::stats, false);
+      return control(ReplyKind::stats, false);
     case Form::certificates:
-      return control(Reply::refresh_certs, words.last_is("noreply"));
+      return control(ReplyKind::refresh_certs, words.last_is("noreply"));
     case Form::administer:
-      return control(Reply::administer, false);
+      return control(ReplyKind::administer, false);
     case Form::config:
       return config(words);
     default:
@@ -55,7 +55,7 @@ LineParser::Step LineParser::text(std::string_view name) {
 }
 
 LineParser::Step LineParser::retrieve(const CommandRow& command, Tokens arguments) {
-  Reply reply = command.with_cas ? Reply::gets : Reply::get;
+  ReplyKind reply = command.with_cas ? ReplyKind::gets : ReplyKind::get;
   std::string_view word;
   if (!arguments.more()) return answer(line::error);
   std::uint32_t expiry_s = Clock::never;
@@ -72,7 +72,7 @@ LineParser::Step LineParser::retrieve(const CommandRow& command, Tokens argument
   while (arguments.next_key(word)) {
     if (word.size() <= key_bytes_max) continue;
     last = word.data() + word.size();
-    reply = Reply::line;
+    reply = ReplyKind::line;
     break;
   }
   line_begin_ = p_;
@@ -98,7 +98,7 @@ LineParser::Step LineParser::update(const CommandRow& command, const Words& word
       (compare && !number::read_u64(words[5], cas)) || bytes < 0 || bytes > text_value_bytes_max) {
     return answer(line::bad_format, no_reply);
   }
-  Query& q = start(Opcode::store, Reply::store,
+  Query& q = start(Opcode::store, ReplyKind::store,
                    static_cast<std::uint16_t>((no_reply ? option::no_reply : 0) | command.options));
   set_key(q, words[1]);
   q.client_flags = client_flags;
@@ -119,7 +119,7 @@ LineParser::Step LineParser::remove(const Words& words) {
     if (!valid) return answer(line::bad_delete, no_reply);
   }
   if (words[1].size() > key_bytes_max) return answer(line::bad_format, no_reply);
-  set_key(start(Opcode::remove, Reply::remove, no_reply ? option::no_reply : 0), words[1]);
+  set_key(start(Opcode::remove, ReplyKind::remove, no_reply ? option::no_reply : 0), words[1]);
   return commit();
 }
 
@@ -129,7 +129,7 @@ LineParser::Step LineParser::arithmetic(const CommandRow& command, const Words& 
   if (words[1].size() > key_bytes_max) return answer(line::bad_format, no_reply);
   std::uint64_t delta = 0;
   if (!number::read_u64(words[2], delta)) return answer(line::bad_delta, no_reply);
-  Query& q = start(Opcode::arithmetic, Reply::arithmetic,
+  Query& q = start(Opcode::arithmetic, ReplyKind::arithmetic,
                    static_cast<std::uint16_t>((no_reply ? option::no_reply : 0) | command.options));
   set_key(q, words[1]);
   q.delta = delta;
@@ -142,7 +142,7 @@ LineParser::Step LineParser::touch(const Words& words) {
   if (words[1].size() > key_bytes_max) return answer(line::bad_format, no_reply);
   std::int32_t exptime = 0;
   if (!number::read_i32(words[2], exptime)) return answer(line::bad_exptime, no_reply);
-  Query& q = start(Opcode::touch, Reply::touch, no_reply ? option::no_reply : 0);
+  Query& q = start(Opcode::touch, ReplyKind::touch, no_reply ? option::no_reply : 0);
   set_key(q, words[1]);
   q.expiry_s = clock_.expiry_s(exptime);
   return commit();
@@ -159,7 +159,7 @@ LineParser::Step LineParser::flush_all(const Words& words) {
   const std::uint32_t at_s = exptime > 0 ? clock_.expiry_s(exptime) : 0;
   // A time before the server started flushes nothing.
   if (at_s == Clock::already_expired) return answer(line::ok, no_reply);
-  Query& q = start(Opcode::control, Reply::flush_all, no_reply ? option::no_reply : 0);
+  Query& q = start(Opcode::control, ReplyKind::flush_all, no_reply ? option::no_reply : 0);
   set_no_key(q);
   q.expiry_s = flush_second(at_s);
   return commit();
@@ -170,14 +170,14 @@ LineParser::Step LineParser::verbosity(const Words& words) {
   const bool no_reply = words.last_is("noreply");
   std::uint32_t level = 0;
   if (!number::read_u32(words[1], level)) return answer(line::bad_format, no_reply);
-  Query& q = start(Opcode::control, Reply::verbosity, no_reply ? option::no_reply : 0);
+  Query& q = start(Opcode::control, ReplyKind::verbosity, no_reply ? option::no_reply : 0);
   set_no_key(q);
   q.delta = level;
   return commit();
 }
 
 // The rest of the line is parsed when the command is executed.
-LineParser::Step LineParser::control(Reply reply, bool no_reply) {
+LineParser::Step LineParser::control(ReplyKind reply, bool no_reply) {
   set_no_key(start(Opcode::control, reply, no_reply ? option::no_reply : 0));
   return commit();
 }

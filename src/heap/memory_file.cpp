@@ -215,7 +215,7 @@ void MemoryFile::judge(const FileHeader& wanted) {
   } else if (!is_possible(h.saved)) {
     notice_ = "has nearly used up its CAS ids, or a header whose numbers cannot be";
   } else if (const std::uint64_t state = h.state.load(std::memory_order_relaxed); state == FileHeader::closed) {
-    found_ = Found::closed;
+    previous_end_ = PreviousEnd::closed;
     return;
   } else if (state == FileHeader::spoiled || (state == FileHeader::in_use && is_unwritten)) {
     notice_ = "could not all be written to its disk";
@@ -226,10 +226,10 @@ void MemoryFile::judge(const FileHeader& wanted) {
   } else if (!is_same_boot(h.boot_id)) {
     notice_ = "was in use when the machine stopped";
   } else {
-    found_ = Found::killed;
+    previous_end_ = PreviousEnd::killed;
     return;
   }
-  found_ = Found::unusable;
+  previous_end_ = PreviousEnd::unusable;
 }
 
 void MemoryFile::make_empty(const FileHeader& wanted) {

@@ -119,7 +119,7 @@ class MemoryFile {
                 tags_at + page_limit_max * sizeof(std::uint16_t) <= huge_value_bytes_at &&
                 huge_value_bytes_at + page_limit_max * sizeof(std::uint64_t) <= redo_at);
 
-  enum class Found : std::uint8_t {
+  enum class PreviousEnd : std::uint8_t {
     nothing,   // no file, or an empty one
     closed,    // its process ended in order
     killed,    // its process was killed or crashed, but the machine has been running since
@@ -133,8 +133,10 @@ class MemoryFile {
   MemoryFile(const MemoryFile&) = delete;
   MemoryFile& operator=(const MemoryFile&) = delete;
 
-  Found found() const noexcept { return found_; }
-  bool has_items() const noexcept { return found_ == Found::closed || found_ == Found::killed; }
+  PreviousEnd previous_end() const noexcept { return previous_end_; }
+  bool has_items() const noexcept {
+    return previous_end_ == PreviousEnd::closed || previous_end_ == PreviousEnd::killed;
+  }
   const std::string& notice() const noexcept { return notice_; }
   const std::string& path() const noexcept { return path_; }
   SavedState& saved() noexcept { return header()->saved; }
@@ -189,7 +191,7 @@ class MemoryFile {
   char* metadata_ = nullptr;
   std::atomic<const char*> pages_ = nullptr;  // where pages are mapped
   std::atomic<std::uint64_t> pages_bytes_ = 0;
-  Found found_ = Found::nothing;
+  PreviousEnd previous_end_ = PreviousEnd::nothing;
   bool is_memcacheds_ = false;
   PageId page_end_ = 1;
   std::mutex redo_mutex_;

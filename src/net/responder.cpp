@@ -116,10 +116,10 @@ StreamRequest Responder::execute(Connection* c, const Query& query) {
   ConnectionState before = ConnectionState::reading;
   if (c != nullptr) before = c->state.exchange(ConnectionState::executing, std::memory_order_relaxed);
   StreamRequest request;
-  const codec::Reply reply = codec::reply_of(query);
-  if (TD_UNLIKELY(reply == codec::Reply::meta_range)) {
+  const codec::ReplyKind reply = codec::reply_of(query);
+  if (TD_UNLIKELY(reply == codec::ReplyKind::meta_range)) {
     range_lines(query);
-  } else if (TD_UNLIKELY(reply == codec::Reply::binary_range)) {
+  } else if (TD_UNLIKELY(reply == codec::ReplyKind::binary_range)) {
     codec::RangePackets packets(query, reply_context_);
     answer_range(packets);
   } else {

@@ -216,7 +216,7 @@ void Executor::run_as(Batch& batch, ResponseWriter& writer) {
   }
   if (TD_UNLIKELY(context_.remote != nullptr)) {
     context_.remote->end();
-    context_.shared.placement.settle_changes(context_.cache);
+    context_.shared.placement.reclaim_changes(context_.cache);
   }
   // The check sums up counters, so it is not made for every batch.
   if (TD_UNLIKELY(context_.counters.total_items.get() - stored_at_check_ >= task::stores_per_growth_check)) {
@@ -258,7 +258,7 @@ std::uint32_t Executor::run_strips(Batch& batch, std::uint32_t begin, ResponseWr
       goes_on &= writer.write(batch, state.strip);
       timer.lap(Task::write_response, state.strip.size());
     }
-    task::settle_memory(context_, state);
+    task::release_slots(context_, state);
     goes_on = goes_on && context_.retired_bytes < task::retired_bytes_per_epoch_max && strips.advance();
   }
   return end_epoch(batch, begin, stopped.at, stopped.why == task::Settled::needs_room);
@@ -286,7 +286,7 @@ std::uint32_t Executor::run_strip(Batch& batch, std::uint32_t begin, ResponseWri
     writer.write(batch, state.strip);
     timer.lap(Task::write_response, state.strip.size());
   }
-  task::settle_memory(context_, state);
+  task::release_slots(context_, state);
   return end_epoch(batch, begin, stopped.at, stopped.why == task::Settled::needs_room);
 }
 

@@ -100,7 +100,7 @@ void Flight::land() {
   const bool is_lost = std::ranges::any_of(parts_, [](const auto& p) { return p->state() == DevicePart::State::lost; });
   const bool is_found = state_ == State::searching && is_done();
   has_frames_ = is_found && asks_frames_;
-  const Found found = is_found && !asks_frames_ ? gather() : Found{};
+  const DeviceResults found = is_found && !asks_frames_ ? gather() : DeviceResults{};
   if (is_lost) lose_parts();
   state_ = is_found ? State::found : State::host;
   if (!is_found || asks_frames_) return batch_.leave_found();
@@ -195,8 +195,8 @@ void Flight::scatter() noexcept {
 }
 
 // Collects the parts' results in the batch's columns.
-Found Flight::gather() noexcept {
-  Found found{.end = device_end(), .whole = true};
+DeviceResults Flight::gather() noexcept {
+  DeviceResults found{.end = device_end(), .whole = true};
   std::array<const std::uint32_t*, shards_max> images{};
   const bool reads_there = batch_.plan.runs(Task::read_value, Processor::device);
   for (std::size_t s = 0, searched = 0; s < parts_.size(); ++s) {

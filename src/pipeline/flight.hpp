@@ -174,7 +174,7 @@ class Flight {
   bool is_with_schedulers() const noexcept;
   bool is_done() const noexcept;
   void scatter() noexcept;
-  Found gather() noexcept;
+  DeviceResults gather() noexcept;
   void gather_columns(std::array<const std::uint32_t*, shards_max> images, bool with_images) noexcept;
   void lose_parts();
 

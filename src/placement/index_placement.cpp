@@ -15,9 +15,9 @@ void IndexPlacement::retire(Heap::Cache& cache, std::span<const Location> displa
   for (const Location l : displaced) heap_.retire(cache, l);
 }
 
-void IndexPlacement::settle_changes(Heap::Cache& cache, Overlay::Settle whose) noexcept {
+void IndexPlacement::reclaim_changes(Heap::Cache& cache, Overlay::Reclaim whose) noexcept {
   if (!can_search()) return;
-  for (const auto& overlay : overlays_) overlay->settle(heap_, cache, index_->stripes(), whose);
+  for (const auto& overlay : overlays_) overlay->reclaim(heap_, cache, index_->stripes(), whose);
 }
 
 bool IndexPlacement::has_unretired() const noexcept {

@@ -50,8 +50,8 @@ class IndexPlacement final : public Elsewhere {
   void retire(Heap::Cache& cache, std::span<const Location> displaced) noexcept;
   // Whether the devices' tables are full, so that a key must be evicted before a new one fits.
   bool is_full() const noexcept { return device_full_.load(std::memory_order_relaxed); }
-  // Retires slots after the devices have taken their changes; which lanes: Overlay::Settle. REQUIRES: as retire().
-  void settle_changes(Heap::Cache& cache, Overlay::Settle whose = Overlay::Settle::mine) noexcept;
+  // Retires slots after the devices have taken their changes; which lanes: Overlay::Reclaim. REQUIRES: as retire().
+  void reclaim_changes(Heap::Cache& cache, Overlay::Reclaim whose = Overlay::Reclaim::mine) noexcept;
   // Whether slots are held back until a device takes their change. A thread that is out of slots should then wait.
   bool has_unretired() const noexcept;
   // Calls f(location) for each such slot, as of some moment of the call.

@@ -25,7 +25,7 @@ inline constexpr std::uint32_t strip_queries_max = 8;
 // A device's results in the columns of a batch's front. A location is a candidate as after a search of the host's,
 // readable in the batch's epoch; a missing one is final only if `whole` and the stripe say so (write protocol 6;
 // final_miss()).
-struct Found {
+struct DeviceResults {
   std::uint32_t end = 0;     // of the queries [0, end); 0: there are no results
   std::uint32_t launch = 0;  // number of the launch, of the replica that searched
   bool whole = false;
@@ -103,7 +103,7 @@ class Batch {
   // Which processor runs which task. When an executor gets the batch, the tasks of a device's stages have run, or are
   // left to the host: `found` tells.
   Plan plan = plan_cpu;
-  Found found{};
+  DeviceResults found{};
   std::uint32_t shard_bits = 0;
   // Whether a device has searched for query i.
   TD_INLINE bool searched_at(std::uint32_t i) const noexcept { return i < found.end; }

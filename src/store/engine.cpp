@@ -208,7 +208,7 @@ void Engine::open_heap_and_index() {
   restart_ =
       recover(*heap_, index_, index_options(options_, kind_, replica_log_ ? &*replica_log_ : nullptr), budget_, epochs_,
               {.kind = &kind_, .rules = rules, .threads = options_.recover_threads, .log = options_.log});
-  restart_->was_killed = file_->found() == MemoryFile::Found::killed;
+  restart_->was_killed = file_->previous_end() == MemoryFile::PreviousEnd::killed;
   if (options_.log) options_.log("memory file " + file_->path() + ": " + describe(*restart_));
 }
 

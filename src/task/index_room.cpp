@@ -56,7 +56,7 @@ bool evict_candidate(Context& context, Fingerprint f, std::string_view key, bool
 // Evicts any one item, while the tables are on devices that are full or have not caught up.
 void make_room_elsewhere(Context& context) noexcept {
   Shared& shared = context.shared;
-  shared.placement.settle_changes(context.cache, Overlay::Settle::all);
+  shared.placement.reclaim_changes(context.cache, Overlay::Reclaim::all);
   if (!shared.placement.is_full() || !shared.policy.evict) return;
   for (std::uint32_t c = 0; c < shared.heap.class_count(); ++c) {
     if (evict(context, static_cast<SizeClass>(c), victims_per_sweep_max, false) != 0) return;

@@ -300,7 +300,7 @@ class Shortage {
 }  // namespace
 
 std::size_t reclaim(Context& context) noexcept {
-  context.shared.placement.settle_changes(context.cache, Overlay::Settle::all);
+  context.shared.placement.reclaim_changes(context.cache, Overlay::Reclaim::all);
   const Heap::Cache::Lock lock(context.cache);
   return context.shared.heap.reclaim_all(context.cache);
 }
@@ -400,7 +400,7 @@ void cut(Context& context, Batch& batch, StripState& state, std::uint32_t end) n
   state.strip.end = end;
 }
 
-void settle_writes(Context& context, StripState& state) noexcept {
+void release_write_slots(Context& context, StripState& state) noexcept {
   Heap& heap = context.shared.heap;
   const Heap::Cache::Lock lock(context.cache);
   for (std::uint32_t i = 0; i < state.strip.size(); ++i) {

@@ -45,9 +45,9 @@ Reclaimed reclaim_garbage(Context& context, PageId page, std::uint32_t first_slo
 void cut(Context& context, Batch& batch, StripState& state, std::uint32_t end) noexcept;
 
 // After the strip's last query has its result: retires displaced items and returns unused slots.
-void settle_writes(Context& context, StripState& state) noexcept;
-TD_INLINE void settle_memory(Context& context, StripState& state) noexcept {
-  if (TD_UNLIKELY(!state.plain_reads)) settle_writes(context, state);
+void release_write_slots(Context& context, StripState& state) noexcept;
+TD_INLINE void release_slots(Context& context, StripState& state) noexcept {
+  if (TD_UNLIKELY(!state.plain_reads)) release_write_slots(context, state);
 }
 
 // Retired bytes after which an epoch ends, so that other workers can use them.

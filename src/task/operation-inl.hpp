@@ -65,7 +65,7 @@ struct Operation {
 };
 
 template <IndexKind I>
-TD_NOINLINE void observe(const Operation<I>& op, const Found& at) noexcept {
+TD_NOINLINE void observe(const Operation<I>& op, const PresentItem& at) noexcept {
   Lookup lookup = Lookup::found;
   if (at.found == nullptr) {
     lookup = Lookup::not_found;
@@ -76,8 +76,8 @@ TD_NOINLINE void observe(const Operation<I>& op, const Found& at) noexcept {
 }
 
 template <IndexKind I>
-Found find(const Operation<I>& op, typename I::Guard& guard) noexcept {
-  const Found at = judge(guard, guard.find(op.q.key_view(), op.candidate()), op.time());
+PresentItem find(const Operation<I>& op, typename I::Guard& guard) noexcept {
+  const PresentItem at = judge(guard, guard.find(op.q.key_view(), op.candidate()), op.time());
   if (TD_UNLIKELY(op.context.observer != nullptr)) observe(op, at);
   return at;
 }
@@ -85,7 +85,7 @@ Found find(const Operation<I>& op, typename I::Guard& guard) noexcept {
 // Gives the slot's item its CAS id and makes it the key's item. `keep`: state bits beside state, CAS, expiry and access
 // second. `is_new`: the statistics count a new item rather than a change of the old one.
 template <IndexKind I>
-Settled publish(const Operation<I>& op, typename I::Guard& guard, const Found& old, std::uint32_t expiry_s,
+Settled publish(const Operation<I>& op, typename I::Guard& guard, const PresentItem& old, std::uint32_t expiry_s,
                 std::uint64_t keep, bool is_new = true) noexcept {
   ItemVersion published;
   const Settled settled = publish_slot(op.context, guard, {op.f, op.slot(), expiry_s, keep}, old, op.time(), published);
@@ -105,7 +105,7 @@ template <IndexKind I>
 
 // Removes an expired or flushed item; counts and answers as for an absent key.
 template <IndexKind I, class... Counters>
-Settled absent(const Operation<I>& op, typename I::Guard& guard, const Found& at, Status status,
+Settled absent(const Operation<I>& op, typename I::Guard& guard, const PresentItem& at, Status status,
                Counters&... counters) noexcept {
   if (at.found != nullptr && !erase(op, guard, at.found)) return Settled::changed;
   (counters.add(), ...);
@@ -114,7 +114,7 @@ Settled absent(const Operation<I>& op, typename I::Guard& guard, const Found& at
 
 // The result of a write that returns the item which it has displaced under the stripe; of none if the key had none.
 template <IndexKind I>
-TD_NOINLINE void answer_displaced(const Operation<I>& op, const Found& at) noexcept {
+TD_NOINLINE void answer_displaced(const Operation<I>& op, const PresentItem& at) noexcept {
   const Item* old = at.good;
 #if defined(TANDEM_CANARY)
   const Location searched = op.batch.locations()[op.i];

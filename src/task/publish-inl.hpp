@@ -9,7 +9,7 @@
 namespace tandem::task {
 
 // The key's item under its stripe. An expired or flushed item is `found` (its cell is reused), but not `good`.
-struct Found {
+struct PresentItem {
   Item* found = nullptr;
   Item* good = nullptr;
   ItemVersion seen{};
@@ -17,8 +17,8 @@ struct Found {
 
 // `item`: what the guard's find() has just returned.
 template <IndexGuard G>
-TD_INLINE Found judge(G& guard, Item* item, const StripTime& time) noexcept {
-  Found at{.found = item};
+TD_INLINE PresentItem judge(G& guard, Item* item, const StripTime& time) noexcept {
+  PresentItem at{.found = item};
   if (item != nullptr) {
     at.seen = guard.version();
     if (!is_over(at.seen, time.now_s, time.flush_cas)) at.good = item;
@@ -49,7 +49,7 @@ struct Publication {
 // then a full set evicts one of its own. flushed, changed, needs_room: the key has not changed. Thread safety: the
 // guard's stripe is held.
 template <IndexGuard G>
-TD_INLINE Settled publish_slot(Context& context, G& guard, const Publication& what, const Found& old,
+TD_INLINE Settled publish_slot(Context& context, G& guard, const Publication& what, const PresentItem& old,
                                const StripTime& time, ItemVersion& published) noexcept {
   if constexpr (requires { guard.find_victim(); }) {
     if (TD_UNLIKELY(old.found == nullptr && !guard.has_room())) {

@@ -28,7 +28,7 @@ template <IndexKind I>
 Settled refuse_store(const Operation<I>& op) noexcept {
   if (op.q.removes_if_refused()) {
     typename I::Guard guard = op.index().lock(op.f);
-    const Found at = find(op, guard);
+    const PresentItem at = find(op, guard);
     if (at.found != nullptr && !erase(op, guard, at.found)) return Settled::changed;
   }
   (op.refused() == Status::too_large ? op.count().store_too_large : op.count().store_no_memory).add();
@@ -37,7 +37,7 @@ Settled refuse_store(const Operation<I>& op) noexcept {
 
 // What the query's conditions say of the key's item: nothing, and the set is stored, or how it is answered.
 template <IndexKind I>
-TD_INLINE std::optional<Settled> decide(const Operation<I>& op, typename I::Guard& guard, const Found& at,
+TD_INLINE std::optional<Settled> decide(const Operation<I>& op, typename I::Guard& guard, const PresentItem& at,
                                         Publication& what) noexcept {
   const Query& q = op.q;
   if (TD_UNLIKELY(op.context.observer != nullptr)) observe(op, at);
@@ -79,7 +79,7 @@ Settled store(const Operation<I>& op) noexcept {
   ItemVersion stored;
   const Item* item = op.heap().at(set.candidate);
   const bool needs_old = q.has(option::compare_cas | option::returns_old);
-  Found old;
+  PresentItem old;
   if (TD_LIKELY(is_plain_set(q) && !is_read_by_strip(op, item) && store_in_place<I>(op.context, set, stored))) {
     if constexpr (StampsAccesses<I>) op.index().note_access(op.f, set.candidate, op.index().stamp_now());
   } else {
@@ -87,7 +87,7 @@ Settled store(const Operation<I>& op) noexcept {
     item = op.heap().at(op.slot());
     const Settled settled =
         store_beside<I>(op.context, set, op.slot(), stored,
-                        [&](typename I::Guard& guard, const Found& at, Publication& what) TD_INLINE_LAMBDA {
+                        [&](typename I::Guard& guard, const PresentItem& at, Publication& what) TD_INLINE_LAMBDA {
                           if (TD_UNLIKELY(needs_old)) old = at;
                           return decide(op, guard, at, what);
                         });

@@ -86,7 +86,7 @@ TD_INLINE Settled store_beside(Context& context, const SetOperation& op, Locatio
     Settled settled = Settled::done;
     {
       typename I::Guard guard = index.lock(op.f);
-      const Found at = judge(guard, find(guard, op), op.time);
+      const PresentItem at = judge(guard, find(guard, op), op.time);
       Publication what{op.f, slot, op.set.expiry_s, at.good != nullptr ? at.seen.state & word::Accessed::mask : 0};
       if (const std::optional<Settled> other = decide(guard, at, what)) {
         settled = *other;
@@ -111,7 +111,7 @@ bool store_plain(Context& context, const SetOperation& op, ItemVersion& stored) 
   if (store_in_place<I>(context, op, stored)) return true;
   Location slot = no_location;
   if (TD_UNLIKELY(!fill_slot(context, op, slot))) return false;
-  constexpr auto always = [](const auto&, const Found&, const Publication&) { return std::optional<Settled>(); };
+  constexpr auto always = [](const auto&, const PresentItem&, const Publication&) { return std::optional<Settled>(); };
   const Settled settled = store_beside<I>(context, op, slot, stored, always);
   if (TD_LIKELY(settled == Settled::done)) return true;
   const Heap::Cache::Lock lock(context.cache);

@@ -94,7 +94,7 @@ class TaskTest : public testing::Test {
     context_.enter();
     search(state);
     const task::Settled settled = task::write_operation<CuckooIndex>(context_, batch_, state, 0);
-    task::settle_memory(context_, state);
+    task::release_slots(context_, state);
     context_.epoch.exit();
     return settled;
   }

@@ -29,7 +29,7 @@ Settled concatenate(const Operation<I>& op) noexcept {
     Item* const old = op.index().find(op.f, q.key_view(), seen, op.candidate());
     if (old == nullptr || op.is_over(seen)) {
       typename I::Guard guard = op.index().lock(op.f);
-      const Found at = find(op, guard);
+      const PresentItem at = find(op, guard);
       if (at.good != nullptr) continue;
       return absent(op, guard, at, Status::not_stored, op.count().cmd_set, op.count_in_own_class().cmd_set);
     }
@@ -57,7 +57,7 @@ Settled concatenate(const Operation<I>& op) noexcept {
     if (TD_LIKELY(q.value_bytes != 0)) std::memcpy(item->value() + (append ? old_bytes : 0), q.value, q.value_bytes);
 
     typename I::Guard guard = op.index().lock(op.f);
-    const Found at = find(op, guard);
+    const PresentItem at = find(op, guard);
     if (at.good != old || at.seen.cas() != seen.cas()) continue;
     if (const Settled s = publish(op, guard, at, Item::expiry_of(at.seen.state), word::Accessed::mask);
         s != Settled::done)
@@ -84,7 +84,7 @@ template <IndexKind I>
 Settled arithmetic(const Operation<I>& op) noexcept {
   const Query& q = op.q;
   typename I::Guard guard = op.index().lock(op.f);
-  const Found at = find(op, guard);
+  const PresentItem at = find(op, guard);
   if (at.good == nullptr) {
     if (!q.has(option::vivify)) {
       const Settled s = absent(op, guard, at, Status::miss);
@@ -159,7 +159,7 @@ Settled invalidate(const Operation<I>& op) noexcept {
       copy_value(item->value(), old, value_bytes);
     }
     typename I::Guard guard = op.index().lock(op.f);
-    const Found at = find(op, guard);
+    const PresentItem at = find(op, guard);
     if (at.good != (good ? old : nullptr) || (good && at.seen.cas() != seen.cas())) continue;
     if (!good) return absent(op, guard, at, Status::miss, op.count().delete_misses);
     if (q.has(option::compare_cas) && op.cas_of(at.seen) != q.cas) {
@@ -191,7 +191,7 @@ void count_refused(const Operation<I>& op) noexcept {
 template <IndexKind I>
 Settled remove_refused(const Operation<I>& op) noexcept {
   typename I::Guard guard = op.index().lock(op.f);
-  const Found at = find(op, guard);
+  const PresentItem at = find(op, guard);
   const Settled s = absent(op, guard, at, Status::removed);
   if (s == Settled::done) count_refused(op);
   return s;
@@ -201,7 +201,7 @@ Settled remove_refused(const Operation<I>& op) noexcept {
 template <bool Usual, IndexKind I>
 Settled remove_item(const Operation<I>& op) noexcept {
   typename I::Guard guard = op.index().lock(op.f);
-  const Found at = find(op, guard);
+  const PresentItem at = find(op, guard);
   if (at.good == nullptr) return absent(op, guard, at, Status::miss, op.count().delete_misses);
   if constexpr (!Usual) {
     if (op.q.has(option::compare_cas) && op.cas_of(at.seen) != op.q.cas) {
@@ -232,7 +232,7 @@ Settled remove(const Operation<I>& op) noexcept {
 // --- touch, gat, mg with T, N or R
 
 template <IndexKind I>
-void answer_hit(const Operation<I>& op, const Found& at) noexcept {
+void answer_hit(const Operation<I>& op, const PresentItem& at) noexcept {
   op.strip.has_hits = true;
   op.r.item = at.good;
   op.r.state = at.seen.state;
@@ -244,7 +244,7 @@ void answer_hit(const Operation<I>& op, const Found& at) noexcept {
 // Copies the item that the guard found to the strip's place j. The copy is consistent if the item still has that
 // version afterwards.
 template <IndexKind I>
-const Item* copy_of(const Operation<I>& op, const Found& at, std::uint32_t j) noexcept {
+const Item* copy_of(const Operation<I>& op, const PresentItem& at, std::uint32_t j) noexcept {
   char* const to = op.context.copies[op.strip.at(j)].bytes;
   auto* const copy = new (to) Item;
   copy->state_word.store(at.seen.state, std::memory_order_relaxed);
@@ -258,7 +258,7 @@ const Item* copy_of(const Operation<I>& op, const Found& at, std::uint32_t j) no
 // this query's reply must show its own change, even if other sets rewrite the item since. False: the item has changed
 // already.
 template <IndexKind I>
-bool keep_for_replies(const Operation<I>& op, const Found& at) noexcept {
+bool keep_for_replies(const Operation<I>& op, const PresentItem& at) noexcept {
   if (op.heap().value_bytes(at.good) > ItemCopy::value_bytes_max) return true;  // not rewritten in place
   if (op.q.opcode == Opcode::get) op.r.item = copy_of(op, at, op.i);
   if (op.strip.has_hits) {
@@ -276,7 +276,7 @@ bool keep_for_replies(const Operation<I>& op, const Found& at) noexcept {
 template <IndexKind I>
 Settled touch(const Operation<I>& op) noexcept {
   typename I::Guard guard = op.index().lock(op.f);
-  const Found at = find(op, guard);
+  const PresentItem at = find(op, guard);
   if (at.good == nullptr) return absent(op, guard, at, Status::miss, op.count().cmd_touch, op.count().touch_misses);
   answer_hit(op, at);
   if (TD_UNLIKELY(!keep_for_replies(op, at))) return Settled::changed;
@@ -306,7 +306,7 @@ template <IndexKind I>
 Settled get_and_change(const Operation<I>& op) noexcept {
   const Query& q = op.q;
   typename I::Guard guard = op.index().lock(op.f);
-  Found at = find(op, guard);
+  PresentItem at = find(op, guard);
   if (at.good == nullptr) {
     if (!q.has(option::vivify)) {
       const Settled s = absent(op, guard, at, Status::miss);

@@ -149,7 +149,7 @@ TEST_F(WriteOperation, AskForALargerSlotWhenTheItemGrewSinceMM) {
   task::search<CuckooIndex>(second, other, others);
   task::search_rest<CuckooIndex>(second, other, others);
   ASSERT_EQ(task::write_operation<CuckooIndex>(second, other, others, 0), task::Settled::done);
-  task::settle_memory(second, others);
+  task::release_slots(second, others);
   second.epoch.exit();
 
   context_.enter();

@@ -177,7 +177,7 @@ void DeviceTable::age() noexcept {
   const TimePoint now = Steady::now();
   if (now - last_look_ < look_every) return;
   last_look_ = now;
-  overlay().settle(heap_, cache_, index_.stripes(), Overlay::Settle::idle);
+  overlay().reclaim(heap_, cache_, index_.stripes(), Overlay::Reclaim::idle);
   placement_.watch_load();
   const Heap::Cache::Lock lock(cache_);
   heap_.reclaim_all(cache_);

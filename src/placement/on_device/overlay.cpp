@@ -291,34 +291,34 @@ bool Overlay::has_unretired() const noexcept {
   return queued != retired;
 }
 
-void Overlay::settle(Heap& heap, Heap::Cache& cache, Stripes& stripes, Settle whose) noexcept {
-  if (whose == Settle::mine) {
+void Overlay::reclaim(Heap& heap, Heap::Cache& cache, Stripes& stripes, Reclaim whose) noexcept {
+  if (whose == Reclaim::mine) {
     Lane& lane = my_lane();
     lane.lock.lock();
-    lane.is_settled = true;
+    lane.is_reclaimed = true;
     lane.idle_looks = 0;
     lane.lock.unlock();
-    return settle(lane, heap, cache, stripes);
+    return reclaim(lane, heap, cache, stripes);
   }
-  if (whose == Settle::all) wakeup_->notify();
+  if (whose == Reclaim::all) wakeup_->notify();
   for (std::uint32_t i = 0; i < lane_count; ++i) {
     Lane& lane = lanes_[i];
     lane.lock.lock();
     bool by_its_thread = false;
-    if (whose == Settle::all) {
-      by_its_thread = std::exchange(lane.is_settled, false);
+    if (whose == Reclaim::all) {
+      by_its_thread = std::exchange(lane.is_reclaimed, false);
     } else if (lane.idle_looks < idle_looks_min) {
       ++lane.idle_looks;
       by_its_thread = true;
     }
     lane.lock.unlock();
-    if (!by_its_thread) settle(lane, heap, cache, stripes);
+    if (!by_its_thread) reclaim(lane, heap, cache, stripes);
   }
 }
 
 // Stripes and caches are never locked inside a lane: a writer that holds a stripe locks its lane. A record's place in
 // the queue is reused only after the record is freed, because until then a writer may detach it.
-void Overlay::settle(Lane& lane, Heap& heap, Heap::Cache& cache, Stripes& stripes) noexcept {
+void Overlay::reclaim(Lane& lane, Heap& heap, Heap::Cache& cache, Stripes& stripes) noexcept {
   for (;;) {
     std::array<Location, settle_records> displaced;
     std::array<RecordId, settle_records> over;
@@ -326,7 +326,7 @@ void Overlay::settle(Lane& lane, Heap& heap, Heap::Cache& cache, Stripes& stripe
     const std::uint64_t complete = lane.complete.load(std::memory_order_acquire);
     const std::uint64_t safe = lane.safe.load(std::memory_order_acquire);
     lane.lock.lock();
-    if (lane.is_being_settled) return lane.lock.unlock();
+    if (lane.is_being_reclaimed) return lane.lock.unlock();
     std::uint64_t retired = 0;
     for (; lane.unretired < complete && displaced_count != settle_records; ++lane.unretired, ++retired) {
       const Location from = lane.changes[lane.unretired & queue_mask_].from;
@@ -338,7 +338,7 @@ void Overlay::settle(Lane& lane, Heap& heap, Heap::Cache& cache, Stripes& stripe
       over[over_count] = lane.records[place & queue_mask_];
       prefetch_write(&at(over[over_count++]));
     }
-    lane.is_being_settled = true;
+    lane.is_being_reclaimed = true;
     lane.lock.unlock();
     if (displaced_count != 0) {
       const Heap::Cache::Lock lock(cache);
@@ -352,19 +352,19 @@ void Overlay::settle(Lane& lane, Heap& heap, Heap::Cache& cache, Stripes& stripe
       prefetch_write(&chain(signature));
     }
     const auto gone = static_cast<std::uint32_t>(
-        std::remove_if(over.begin(), over.begin() + over_count, [&](RecordId r) { return !let_go(r, stripes); }) -
+        std::remove_if(over.begin(), over.begin() + over_count, [&](RecordId r) { return !release(r, stripes); }) -
         over.begin());
     lane.lock.lock();
     lane.head.store(head + over_count, std::memory_order_relaxed);
     for (std::uint32_t i = 0; i < gone; ++i) push_free(lane, over[i]);
-    lane.is_being_settled = false;
+    lane.is_being_reclaimed = false;
     lane.lock.unlock();
     if (over_count == 0 && retired == 0) return;
   }
 }
 
 // False: the record stays, because its key is not in the device's table.
-bool Overlay::let_go(RecordId r, Stripes& stripes) noexcept {
+bool Overlay::release(RecordId r, Stripes& stripes) noexcept {
   Record& record = at(r);
   if (record.to.load(std::memory_order_relaxed) == no_location) return true;
   StripeLock lock(stripes.of(record.signature.load(std::memory_order_relaxed)));

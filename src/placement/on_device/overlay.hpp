@@ -5,7 +5,7 @@
 //   writer, under the stripe     put(), erase(): a record, linked (put) and queued behind this thread's earlier ones
 //   scheduler                    a group: all records that are queued at one moment go to the device, in one launch or
 //                                several; complete() when the device has them all
-//   settle()                     complete: the slots that the records displaced are retired. safe, which is when the
+//   reclaim()                    complete: the slots that the records displaced are retired. safe, which is when the
 //                                batches have ended that were in flight at completion: the records are freed
 //
 // Why a lookup is correct that asks the device first and then find(). Let a batch's search be launched inside its
@@ -120,13 +120,13 @@ class Overlay {
 
   // --- any thread that holds neither a stripe nor its cache's lock
 
-  // mine: the calling thread's lane. all: lanes not settled by their threads since the last `all`; for a thread that
-  // waits for slots. idle: lanes not settled by their threads during 10 such calls; for the scheduler. Settling the
+  // mine: the calling thread's lane. all: lanes not reclaimed by their threads since the last `all`; for a thread that
+  // waits for slots. idle: lanes not reclaimed by their threads during 10 such calls; for the scheduler. Reclaiming the
   // lane of an active writer would move the records' cache lines away from its processor.
-  enum class Settle : std::uint8_t { mine, all, idle };
+  enum class Reclaim : std::uint8_t { mine, all, idle };
   // Retires displaced slots and frees records. `all` also wakes the scheduler, which may sleep while every worker waits
   // and none submits a batch.
-  void settle(Heap& heap, Heap::Cache& cache, Stripes& stripes, Settle whose) noexcept;
+  void reclaim(Heap& heap, Heap::Cache& cache, Stripes& stripes, Reclaim whose) noexcept;
   // Whether slots are held back until the device takes their change. A thread that is out of slots should then wait.
   bool has_unretired() const noexcept;
   // Calls f(location) for each displaced slot that is not retired yet, as of some moment of the call.
@@ -179,9 +179,9 @@ class Overlay {
   // head <= unretired <= tail.
   struct alignas(cache_line_bytes) Lane {
     mutable SpinLock lock;
-    bool is_settled = false;  // by its thread, since the last `all`
-    bool is_being_settled = false;
-    std::uint8_t idle_looks = 0;  // of the scheduler, since its thread last settled it
+    bool is_reclaimed = false;  // by its thread, since the last `all`
+    bool is_being_reclaimed = false;
+    std::uint8_t idle_looks = 0;  // of the scheduler, since its thread last reclaimed it
     RecordId free = none;
     std::unique_ptr<Change[]> changes;  // allocated with the first one
     std::unique_ptr<RecordId[]> records;
@@ -225,8 +225,8 @@ class Overlay {
   void append(Lane& lane, RecordId r, Fingerprint f, Location from, Location to) noexcept;
   void unlink(RecordId r) noexcept;
   void detach(RecordId r) noexcept;
-  void settle(Lane& lane, Heap& heap, Heap::Cache& cache, Stripes& stripes) noexcept;
-  bool let_go(RecordId r, Stripes& stripes) noexcept;
+  void reclaim(Lane& lane, Heap& heap, Heap::Cache& cache, Stripes& stripes) noexcept;
+  bool release(RecordId r, Stripes& stripes) noexcept;
 
   MemoryBudget& budget_;
   const std::shared_ptr<WakeUp> wakeup_ = std::make_shared<WakeUp>();

@@ -21,10 +21,10 @@ TEST(Overlay, WhoWaitsWakesTheScheduler) {
   MemoryBudget budget(std::uint64_t{1} << 20);
   Stripes stripes;
   Overlay overlay(64, 1, budget);
-  overlay.settle(store.heap, worker.cache, stripes, Overlay::Settle::all);
+  overlay.reclaim(store.heap, worker.cache, stripes, Overlay::Reclaim::all);
   EXPECT_TRUE(overlay.wakeup()->wait_for(500s));
-  overlay.settle(store.heap, worker.cache, stripes, Overlay::Settle::mine);
-  overlay.settle(store.heap, worker.cache, stripes, Overlay::Settle::idle);
+  overlay.reclaim(store.heap, worker.cache, stripes, Overlay::Reclaim::mine);
+  overlay.reclaim(store.heap, worker.cache, stripes, Overlay::Reclaim::idle);
   EXPECT_FALSE(overlay.wakeup()->wait_for(5ms));
 }
 
