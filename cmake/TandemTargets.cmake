@@ -254,7 +254,7 @@ function(tandem_layer line)
         "Kinds/EmbeddedScan" SetStore)
     elseif(name STREQUAL "index")
       tandem_lane_variants(index_test CuckooOps CuckooIndex Displacement* Growth Guard Table HashTree "OrderedIndex/*"
-        "AnyIndex/*" SetIndex* "Leaves/HashTreeModel")
+        "AnyIndex/*" SetIndex* SlabList* "Leaves/HashTreeModel")
     elseif(name STREQUAL "lane")
       tandem_lane_variants(lane_test CallLaneTest)
     endif()

@@ -142,7 +142,7 @@ const std::vector<std::string>& engine_subjects() {
 }
 
 const std::vector<std::string>& engine_indexes() {
-  static const std::vector<std::string> names = {"cuckoo", "ordered", "set_associative", "hash_tree"};
+  static const std::vector<std::string> names = {"cuckoo", "ordered", "set_associative", "hash_tree", "slab_list"};
   return names;
 }
 

@@ -178,9 +178,8 @@ Store& LoadedStore::embedded() {
   embedded_ = std::make_unique<Store>(Options{.memory_bytes = memory_bytes_,
                                               .item_bytes_expected = item_bytes_expected_,
                                               .ordered = index_ == "ordered",
-                                              .preset = index_ == "hash_tree"         ? "heterokv"
-                                                        : index_ == "set_associative" ? "memcachedgpu"
-                                                                                      : "cpu"});
+                                              .preset = "cpu",
+                                              .index = index_ == "ordered" ? "" : index_});
   const Keys& k = *keys_.front();
   std::vector<char> bytes;
   std::vector<Request> requests;

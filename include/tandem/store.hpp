@@ -62,6 +62,8 @@ struct Options {
       0;  // of each one's memory, for copies of small items; not with mega-kv. 0: none, with memcachedgpu of all
   // Or the plan of every batch, as `tandem plans` writes it. Empty: the preset's.
   std::string plan = {};
+  // The kind of index in place of the preset's, without GPUs: slab_list, cuckoo, set_associative, hash_tree.
+  std::string index = {};
 };
 
 enum class Code : std::uint8_t {

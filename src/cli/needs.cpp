@@ -12,13 +12,14 @@ namespace tandem::cli {
 namespace {
 
 const PresetRow& preset_of(const Settings& s) { return presets()[s.server.preset]; }
-const IndexKindRow& index_of_preset(const Settings& s) { return index_kind_named(preset_of(s).index_kind); }
+const IndexKindRow& index_of(const Settings& s) { return index_kind_named(index_kind_of(s)); }
 
 }  // namespace
 
 namespace needs {
 
 bool uses_gpu(const Settings& s) { return preset_of(s).offload != Offload::never && s.gpu.which != "off"; }
+bool index_beside_gpu(const Settings& s) { return index_kind_of(s) == preset_of(s).index_kind || !uses_gpu(s); }
 bool gpu_as_preset(const Settings& s) { return s.gpu.which == "off" || preset_of(s).offload != Offload::never; }
 bool preset_with_its_gpu(const Settings& s) { return s.gpu.which != "off" || !preset_of(s).needs_device; }
 bool host_beside_gpu(const Settings& s) { return uses_gpu(s) && !preset_of(s).index_on_device(); }
@@ -34,10 +35,8 @@ bool no_driver(const Settings& s) {
   const bool asks = preset_of(s).needs_device || s.gpu.which != "auto";
   return !uses_gpu(s) || !asks || s.gpu.which == "sim";
 }
-bool may_be_ordered(const Settings& s) {
-  return index_of_preset(s).can_be_ordered || index_of_preset(s).is_always_ordered;
-}
-bool order(const Settings& s) { return s.engine.ordered || index_of_preset(s).is_always_ordered; }
+bool may_be_ordered(const Settings& s) { return index_of(s).can_be_ordered || index_of(s).is_always_ordered; }
+bool order(const Settings& s) { return s.engine.ordered || index_of(s).is_always_ordered; }
 bool eviction(const Settings& s) { return s.engine.evict; }
 bool no_index_power(const Settings& s) { return s.engine.index_power == 0; }
 bool tls(const Settings& s) { return s.server.tls.enabled; }

@@ -21,6 +21,7 @@ struct Need {
 
 namespace needs {
 bool uses_gpu(const Settings& s);
+bool index_beside_gpu(const Settings& s);
 bool gpu_as_preset(const Settings& s);
 bool preset_with_its_gpu(const Settings& s);
 bool host_beside_gpu(const Settings& s);

@@ -46,7 +46,11 @@ struct Settings {
   EngineOptions engine;
   GpuOptions gpu;
   ProcessOptions process;
+  unsigned index = 0;  // 0: of the preset's kind; else the number, from 1 on, of a row of index_kinds()
 };
+
+// Which kind of index these settings ask for.
+std::string_view index_kind_of(const Settings& settings) noexcept;
 
 // The defaults of `tandem serve` and of memcached.
 Settings serve_defaults();

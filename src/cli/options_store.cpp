@@ -161,7 +161,7 @@ constexpr std::array store_table{
            .help = "keep the keys in order for range reads (`mr`); costs about 30 bytes of memory a key",
            .field = engine<&EngineOptions::ordered>,
            .extended = "ordered",
-           .needs = {Need{needs::may_be_ordered, "the preset's index keeps no order", "preset"}}},
+           .needs = {Need{needs::may_be_ordered, "the index keeps no order", "preset,index"}}},
     Option{.name = "arrange",
            .group = "Store",
            .kind = Kind::flag,
@@ -169,7 +169,7 @@ constexpr std::array store_table{
                    "% of a processor",
            .field = engine<&EngineOptions::arrange>,
            .extended = "arrange",
-           .needs = {Need{needs::order, "has no effect without keys in order", "ordered,preset"}}},
+           .needs = {Need{needs::order, "has no effect without keys in order", "ordered,preset,index"}}},
 
     Option{.name = "memory-file",
            .group = "Store",
@@ -194,6 +194,18 @@ constexpr std::array store_table{
                              "GPU that has it, 4 a "
                              "GPU in sets that evict, 5 the CPU in a tree of hash tables",
            .extended = "preset"},
+    Option{.name = "index",
+           .group = "Processors",
+           .kind = Kind::choice,
+           .help = "kind of index: the preset's, or another one: slab_list (buckets of slabs of 31 entries, which grow "
+                   "one after the other) is of no preset",
+           .field = [](Settings& s) -> Field { return &s.index; },
+           .effect = Effect::strict,
+           .memcached_help = "kind of index: 0 the preset's (default), 1 cuckoo, 2 set_associative, 3 hash_tree, 4 "
+                             "slab_list",
+           .extended = "index",
+           .needs = {Need{needs::index_beside_gpu, "is of another kind than the preset's, which no GPU can follow",
+                          "preset,gpu"}}},
     Option{.name = "gpu",
            .group = "Processors",
            .kind = Kind::text,

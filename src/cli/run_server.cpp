@@ -251,7 +251,7 @@ int run_server(Settings settings, ServerStyle style, const ChangedSettings& chan
                        "a GPU's driver needs system calls that seccomp refuses: turn one of them off (gpu, seccomp)");
   }
   const PresetRow& preset = presets()[settings.server.preset];
-  settings.engine.index_kind = preset.index_kind;
+  settings.engine.index_kind = index_kind_of(settings);
   settings.engine.index_on_device = preset.index_on_device();
   settings.engine.device_values = {.bytes = preset.value_bytes(settings.gpu.values_bytes, settings.engine.memory_bytes),
                                    .item_bytes = settings.gpu.value_max_bytes};

@@ -9,6 +9,7 @@
 #include "index/cuckoo/index_test_support.hpp"
 #include "index/set_associative/set_index-inl.hpp"
 #include "index/set_associative/set_index.hpp"
+#include "index/slab_list/slab_index.hpp"
 
 namespace tandem {
 namespace {
@@ -35,9 +36,14 @@ std::vector<std::string_view> lanes_of_kind<SetAssociativeIndex>() {
   return supported(set_ops_built());
 }
 
+template <>
+std::vector<std::string_view> lanes_of_kind<SlabListIndex>() {
+  return supported(slab_ops_built());
+}
+
 template <class I>
 class AnyIndex : public testing::Test {};
-using AllKinds = testing::Types<CuckooIndex, SetAssociativeIndex, BasicSetIndex<16, SetReading::locked>,
+using AllKinds = testing::Types<CuckooIndex, SlabListIndex, SetAssociativeIndex, BasicSetIndex<16, SetReading::locked>,
                                 BasicSetIndex<1>, BasicSetIndex<2>, BasicSetIndex<4>, BasicSetIndex<8>>;
 TYPED_TEST_SUITE(AnyIndex, AllKinds, );
 

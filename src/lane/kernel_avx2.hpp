@@ -5,6 +5,7 @@ namespace tandem::lane {
 
 struct Avx2Kernel : ScalarKernel {
   using Tags = Avx2TagLanes;
+  using Slabs = Avx2SlabLanes;
 
   TD_INLINE static Cell cell_of(const Bucket* bucket, std::uint32_t signature) noexcept {
     const Avx2Lanes l{};

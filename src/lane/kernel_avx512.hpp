@@ -12,6 +12,7 @@ namespace tandem::lane {
 
 struct Avx512Kernel : Avx2Kernel {
   using Tags = Avx512TagLanes;
+  using Slabs = Avx512SlabLanes;
 
   TD_INLINE static Cell cell_of(const Bucket* bucket, std::uint32_t signature) noexcept {
     // Even words are signatures.

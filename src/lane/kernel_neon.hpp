@@ -5,12 +5,14 @@
 
 #include "index/cuckoo/lanes_neon.hpp"
 #include "index/set_associative/lanes_neon.hpp"
+#include "index/slab_list/lanes_neon.hpp"
 #include "lane/kernel_scalar.hpp"
 
 namespace tandem::lane {
 
 struct NeonKernel : ScalarKernel {
   using Tags = NeonTagLanes;
+  using Slabs = NeonSlabLanes;
 
   TD_INLINE static Cell cell_of(const Bucket* bucket, std::uint32_t signature) noexcept {
     const NeonLanes l{};

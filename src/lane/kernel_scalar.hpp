@@ -8,12 +8,14 @@
 #include "index/cuckoo/lanes_scalar.hpp"
 #include "index/hash_tree/inner_node.hpp"
 #include "index/set_associative/lanes_scalar.hpp"
+#include "index/slab_list/lanes_scalar.hpp"
 #include "lane/state.hpp"
 
 namespace tandem::lane {
 
 struct ScalarKernel {
   using Tags = ScalarTagLanes;
+  using Slabs = ScalarSlabLanes;
 
   // Bit i: p[i] is a space or a control character. REQUIRES: 64 readable bytes.
   TD_INLINE static std::uint64_t blanks(const char* p) noexcept {

@@ -303,6 +303,7 @@ CellsIn cells_in(const Index& index) noexcept {
   if (dynamic_cast<const CuckooIndex*>(&index) != nullptr) return CellsIn::table;
   if (dynamic_cast<const HashTreeIndex*>(&index) != nullptr) return CellsIn::leaf;
   if (dynamic_cast<const SetAssociativeIndex*>(&index) != nullptr) return CellsIn::set;
+  if (dynamic_cast<const SlabListIndex*>(&index) != nullptr) return CellsIn::slab;
   return CellsIn::other;
 }
 
@@ -314,6 +315,8 @@ void look_at_index(State& s) noexcept {
     s.tree = index.order();
   } else if (s.cells_in == CellsIn::leaf) {
     s.tree = &shared.index_as<HashTreeIndex>().tree();
+  } else if (s.cells_in == CellsIn::slab) {
+    s.slabs_view = shared.index_as<SlabListIndex>().view();
   } else {
     const auto& sets = shared.index_as<SetAssociativeIndex>();
     s.sets_view = sets.view();

@@ -14,6 +14,7 @@
 TD_TARGET_BEGIN("avx2,aes,bmi,bmi2")
 #include "index/cuckoo/lanes_avx2.hpp"
 #include "index/set_associative/lanes_avx2.hpp"
+#include "index/slab_list/lanes_avx2.hpp"
 #include "lane/kernel_avx2.hpp"
 
 #define TD_LANES_NAMESPACE avx2

@@ -16,6 +16,8 @@ TD_TARGET_BEGIN("avx512f,avx512dq,avx512vl,avx512bw,avx2,aes,bmi,bmi2,vaes")
 #include "index/cuckoo/lanes_avx512.hpp"
 #include "index/set_associative/lanes_avx2.hpp"
 #include "index/set_associative/lanes_avx512.hpp"
+#include "index/slab_list/lanes_avx2.hpp"
+#include "index/slab_list/lanes_avx512.hpp"
 #include "lane/kernel_avx2.hpp"
 #include "lane/kernel_avx512.hpp"
 #include "lane/kernel_avx512_vaes.hpp"

@@ -66,6 +66,89 @@ TD_INLINE const Item* search_entries(const State& s, const Strip& strip, std::ui
   return &no_item.header;
 }
 
+// --- a slab list
+
+TD_INLINE void find_slab(const State& s, Strip& strip, std::uint32_t i) noexcept {
+  const Fingerprint f = strip.fingerprint[i];
+  const Slab* const slab = s.slabs_view.of(f);
+  strip.slab[i] = slab;
+  prefetch_read(slab->key + preferred_line(f) * slab_line_keys);
+  prefetch_read(slab->location + preferred_line(f) * slab_line_keys);
+}
+TD_NOINLINE inline void find_slabs(const State& s, Strip& strip) noexcept {
+  for_each_query([&](std::uint32_t i) TD_INLINE_LAMBDA { find_slab(s, strip, i); });
+}
+
+TD_INLINE const Item* item_of_slab(const char* items, const Slab* slab, std::uint32_t entry) noexcept {
+  const std::atomic_ref<std::uint32_t> location(const_cast<std::uint32_t&>(slab->location[entry]));
+  return item_at(items, Cell::of(0, location.load(std::memory_order_acquire)));
+}
+
+TD_INLINE void prefetch_keys(const Slab* slab) noexcept {
+  for (std::uint32_t line = 0; line < slab_lines; ++line) prefetch_read(slab->key + line * slab_line_keys);
+}
+
+// The candidate in the preferred line, or else the other lines are prefetched.
+TD_INLINE void search_line(const char* items, Strip& strip, std::uint32_t i) noexcept {
+  constexpr typename K::Slabs l{};
+  const Fingerprint f = strip.fingerprint[i];
+  const Slab* const slab = strip.slab[i];
+  const std::uint32_t first = preferred_line(f) * slab_line_keys;
+  const std::uint32_t same = l.match(slab->key + first, slab_key(f));
+  l.order_loads();
+  if (TD_LIKELY(same != 0)) {
+    strip.item[i] = item_of_slab(items, slab, first + static_cast<std::uint32_t>(std::countr_zero(same)));
+    prefetch_read(strip.item[i]);
+  } else {
+    strip.item[i] = &no_item.header;
+    prefetch_keys(slab);
+  }
+}
+TD_NOINLINE inline void search_lines(const State& s, Strip& strip) noexcept {
+  for_each_query([&](std::uint32_t i) TD_INLINE_LAMBDA { search_line(s.items, strip, i); });
+}
+
+// The candidate in one slab, of any line; or else the chain's next slab, whose keys are prefetched, takes its place in
+// the strip. Returns whether the query is done.
+TD_INLINE bool search_slab(const State& s, Strip& strip, std::uint32_t i) noexcept {
+  constexpr typename K::Slabs l{};
+  const Slab* const slab = strip.slab[i];
+  const std::uint64_t key = slab_key(strip.fingerprint[i]);
+  std::uint32_t same = 0;
+  for (std::uint32_t line = 0; line < slab_lines; ++line)
+    same |= l.match(slab->key + line * slab_line_keys, key) << line * slab_line_keys;
+  l.order_loads();
+  if (same != 0) {
+    strip.item[i] = item_of_slab(s.items, slab, static_cast<std::uint32_t>(std::countr_zero(same)));
+    prefetch_read(strip.item[i]);
+    return true;
+  }
+  const std::uint64_t next =
+      std::atomic_ref<std::uint64_t>(const_cast<std::uint64_t&>(slab->next)).load(std::memory_order_acquire);
+  if (next == 0) return true;
+  strip.slab[i] = s.slabs_view.more + (next - 1);
+  prefetch_keys(strip.slab[i]);
+  return false;
+}
+
+// Strip::left are then the queries for which a further slab is left.
+TD_NOINLINE inline void search_slabs(const State& s, Strip& strip) noexcept {
+  std::uint32_t further = 0;
+  for_each_of(strip.left & ((1u << strip.count) - 1), [&](std::uint32_t i) TD_INLINE_LAMBDA {
+    if (TD_UNLIKELY(!search_slab(s, strip, i))) further |= 1u << i;
+  });
+  strip.left = further;
+}
+// The rest of the chains.
+TD_NOINLINE inline void search_chains(const State& s, Strip& strip) noexcept {
+  if (strip.count == 0) strip.left = 0;  // of a run that ended early
+  for_each_of(strip.left, [&](std::uint32_t i) TD_INLINE_LAMBDA {
+    while (!search_slab(s, strip, i)) {
+    }
+  });
+  strip.left = 0;
+}
+
 // --- a tree of leaves
 
 // Finds where nodes name the children with the strip's keys. Each node's first step is done before any second one, so
@@ -168,6 +251,8 @@ TD_INLINE void locate(const State& s, Strip& strip) noexcept {
     for_each_query([&strip](std::uint32_t i) TD_INLINE_LAMBDA { prefetch_read(strip.first[i]); });
   } else if (s.cells_in == CellsIn::leaf) {
     descend(s, strip);
+  } else if (s.cells_in == CellsIn::slab) {
+    find_slabs(s, strip);
   } else {
     find_sets(s, strip);
   }
@@ -205,9 +290,16 @@ TD_INLINE void search_first_buckets(const State& s, Strip& strip) noexcept {
   for_each_query(search);
 }
 
+TD_NOINLINE inline void search_first_of_others(const State& s, Strip& strip) noexcept {
+  if (s.cells_in == CellsIn::set) return search_tags(strip);
+  search_lines(s, strip);
+  strip.left = K::without_item(strip);
+  if (TD_UNLIKELY(s.more_lines != 0)) prefetch_more(s, strip);
+}
+
 template <bool Defers>
 TD_INLINE void search_first(const State& s, Strip& strip) noexcept {
-  if (TD_UNLIKELY(s.cells_in == CellsIn::set)) return search_tags(strip);
+  if (TD_UNLIKELY(s.cells_in >= CellsIn::set)) return search_first_of_others(s, strip);
   search_first_buckets<Defers>(s, strip);
   strip.left = K::without_item(strip);
   if (TD_UNLIKELY(s.more_lines != 0)) prefetch_more(s, strip);
@@ -220,15 +312,41 @@ TD_INLINE const Item* search_bucket(const State& s, const Strip& strip, std::uin
   return c.signature() == signature ? item_at(s.items, c) : &no_item.header;
 }
 
+TD_INLINE void prefetch_item(const State& s, const Item* item) noexcept {
+  for (std::uint32_t more = 0; more <= s.more_lines; ++more) prefetch_read(item->bytes() + more * cache_line_bytes);
+}
+
+TD_NOINLINE inline void search_second_of_others(const State& s, Strip& strip) noexcept {
+  if (s.cells_in == CellsIn::slab) return search_slabs(s, strip);
+  for_each_of(strip.left & ((1u << strip.count) - 1), [&](std::uint32_t i) TD_INLINE_LAMBDA {
+    strip.item[i] = search_entries(s, strip, i);
+    prefetch_item(s, strip.item[i]);
+  });
+  strip.left = 0;
+}
+
 TD_INLINE void search_second(const State& s, Strip& strip) noexcept {
   for (std::uint32_t left = strip.left & ((1u << strip.count) - 1); left != 0; left &= left - 1) {
+    if (TD_UNLIKELY(s.cells_in >= CellsIn::set)) return search_second_of_others(s, strip);
     const auto i = static_cast<std::uint32_t>(std::countr_zero(left));
-    const Item* const item =
-        TD_UNLIKELY(s.cells_in == CellsIn::set) ? search_entries(s, strip, i) : search_bucket(s, strip, i);
+    const Item* const item = search_bucket(s, strip, i);
     strip.item[i] = item;
-    for (std::uint32_t more = 0; more <= s.more_lines; ++more) prefetch_read(item->bytes() + more * cache_line_bytes);
+    prefetch_item(s, item);
   }
   strip.left = 0;
+}
+
+TD_NOINLINE inline void search_others_alone(const State& s, Strip& strip, std::uint32_t todo) noexcept {
+  if (s.cells_in == CellsIn::set) {
+    for_each_of(todo, [&](std::uint32_t i) TD_INLINE_LAMBDA { find_set(s, strip, i); });
+    strip.left = todo;
+    return search_second_of_others(s, strip);
+  }
+  for_each_of(todo, [&](std::uint32_t i) TD_INLINE_LAMBDA { find_slab(s, strip, i); });
+  for_each_of(todo, [&](std::uint32_t i) TD_INLINE_LAMBDA { search_line(s.items, strip, i); });
+  strip.left = todo & K::without_item(strip);
+  search_slabs(s, strip);
+  search_chains(s, strip);
 }
 
 // All stages of a strip behind which no other comes, so that nothing is worth waiting for. Leaves columns behind its
@@ -238,11 +356,7 @@ TD_NOINLINE inline void search_alone(const State& s, Strip& strip) noexcept {
   if (TD_UNLIKELY(todo == 0)) return;
   K::hash_first(strip, strip.count, s.seed);
   if (TD_UNLIKELY(strip.has_long_key)) hash_long_keys(s, strip);
-  if (TD_UNLIKELY(s.cells_in == CellsIn::set)) {
-    for_each_of(todo, [&](std::uint32_t i) TD_INLINE_LAMBDA { find_set(s, strip, i); });
-    strip.left = todo;
-    return search_second(s, strip);
-  }
+  if (TD_UNLIKELY(s.cells_in >= CellsIn::set)) return search_others_alone(s, strip, todo);
   if (TD_LIKELY(s.cells_in == CellsIn::table)) {
     for_each_of(todo, [&](std::uint32_t i) TD_INLINE_LAMBDA {
       const Fingerprint f = strip.fingerprint[i];

@@ -14,6 +14,7 @@
 #include "index/cuckoo/cuckoo_index.hpp"
 #include "index/hash_tree/hash_tree_index.hpp"
 #include "index/set_associative/set_index.hpp"
+#include "index/slab_list/slab_index.hpp"
 #include "lane/lane.hpp"
 #include "observe/task_counters.hpp"
 #include "task/key_compare.hpp"
@@ -88,10 +89,13 @@ struct alignas(cache_line_bytes) Strip {
   Fingerprint fingerprint[strip_queries];
   const Bucket* first[strip_queries];  // the bucket of its first choice: of the table, or of the key's leaf
   const Bucket* second[strip_queries];
-  const EntrySet<set_ways>* entries[strip_queries];  // in their place, the key's set
-  const InnerNode* node[strip_queries];              // above the key's leaf
-  void* const* child[strip_queries];                 // where that node names the leaf
-  const Item* item[strip_queries];                   // the candidate; no_item: none
+  union {                                              // in their place
+    const EntrySet<set_ways>* entries[strip_queries];  // the key's set
+    const Slab* slab[strip_queries];                   // or the slab of its bucket's chain that is searched next
+  };
+  const InnerNode* node[strip_queries];  // above the key's leaf
+  void* const* child[strip_queries];     // where that node names the leaf
+  const Item* item[strip_queries];       // the candidate; no_item: none
   std::uint32_t info[strip_queries];
   const char* key[strip_queries];
   const char* line[strip_queries];  // where the line begins, if it has several keys
@@ -228,14 +232,19 @@ struct Mode {
   bool defers = false;  // sets that later ones overwrite: State::defers
 };
 
-// Where a key's cells are, by the index's kind.
+// Where a key's cells are, by the index's kind. The hot path is the table's: one comparison tells all others from it,
+// that a kind has stages of its own (has_own_stages()), or does not search buckets (`set` and what follows).
 enum class CellsIn : std::uint8_t {
   table,  // CuckooIndex: two buckets of one table
   leaf,   // HashTreeIndex: two buckets of a leaf, to which nodes lead
   set,    // SetAssociativeIndex: the entries of a set's ways, before which their tags are compared
+  slab,   // SlabListIndex: the preferred line of a bucket's first slab, then the rest of its chain
   other   // the lane has no search for it
 };
 CellsIn cells_in(const Index& index) noexcept;
+TD_INLINE constexpr bool has_own_stages(CellsIn c) noexcept { return (static_cast<unsigned>(c) & 1) != 0; }
+static_assert(!has_own_stages(CellsIn::table) && has_own_stages(CellsIn::leaf) && !has_own_stages(CellsIn::set) &&
+              has_own_stages(CellsIn::slab));
 
 // A set that was answered and not executed, since a later query of the ring is a set of the same key and layout.
 struct Deferred {
@@ -280,6 +289,7 @@ struct State {
   IndexView view{};
   const HashTree* tree = nullptr;  // of the order beside a table, too
   SetView<set_ways> sets_view{};
+  SlabView slabs_view{};
   std::uint32_t stamp = 0;  // the time, for a set's entries that are found
   std::uint64_t seed = 0, flush_cas = 0;
   std::uint32_t now_s = 0;
@@ -331,6 +341,7 @@ decltype(auto) with_index(const State& s, F f) {
   const Shared& shared = s.context.shared;
   if (TD_LIKELY(s.cells_in == CellsIn::table)) return f(shared.index_as<CuckooIndex>());
   if (s.cells_in == CellsIn::leaf) return f(shared.index_as<HashTreeIndex>());
+  if (s.cells_in == CellsIn::slab) return f(shared.index_as<SlabListIndex>());
   return f(shared.index_as<SetAssociativeIndex>());
 }
 

@@ -12,8 +12,11 @@ struct Schedule {
 inline constexpr Schedule of_table{0, 0, 2, 3, 4}, of_leaves{2, 3, 4, 5, 6};
 // A set's entries are all found by the second search.
 inline constexpr Schedule of_sets{0, 0, 3, 5, 7};
+// The search of further slabs is a turn behind the second one, in the place of that of leaves.
+inline constexpr Schedule of_slabs{0, 4, 2, 3, 5};
 TD_INLINE const Schedule& schedule_of(const State& s) noexcept {
-  return TD_LIKELY(s.cells_in == CellsIn::table) ? of_table : s.cells_in == CellsIn::leaf ? of_leaves : of_sets;
+  if (TD_LIKELY(s.cells_in == CellsIn::table)) return of_table;
+  return s.cells_in == CellsIn::leaf ? of_leaves : s.cells_in == CellsIn::slab ? of_slabs : of_sets;
 }
 
 // The output or the epoch is full: ends the run before the first unanswered query of strip `k` and later ones. False:
@@ -44,9 +47,14 @@ TD_INLINE void search_in_turn(State& s, const Schedule& turns, std::uint32_t del
   if (delay != 0) {
     if (Strip& delayed = strip(k - 1 - delay); delayed.count != 0) locate(s, delayed);
   }
-  if (TD_UNLIKELY(s.cells_in == CellsIn::leaf)) {
-    find_children(strip(k - turns.children));
-    if (Strip& found = strip(k - turns.leaves); TD_LIKELY(found.count != 0)) find_leaves(s, found);
+  if (TD_UNLIKELY(has_own_stages(s.cells_in))) {
+    Strip& found = strip(k - turns.leaves);
+    if (s.cells_in == CellsIn::slab) {
+      search_chains(s, found);
+    } else {
+      find_children(strip(k - turns.children));
+      if (TD_LIKELY(found.count != 0)) find_leaves(s, found);
+    }
   }
   Strip& searched = strip(k - turns.first);
   searched.left = 0;
@@ -80,7 +88,7 @@ TD_INLINE void run_strips(State& s, Take take, Answer answer) {
   RingInUse in_use{ring, mask};
   s.context.retired_bytes = 0;
   static_assert(State::ring_strips > of_table.answer && State::ring_strips > of_leaves.answer &&
-                State::ring_strips > of_sets.answer);
+                State::ring_strips > of_sets.answer && State::ring_strips > of_slabs.answer);
   const Schedule turns = schedule_of(s).after(delay);
   s.hashed_ahead = turns.answer - 1;
   TD_DEBUG_ASSERT(turns.answer <= mask);

@@ -39,6 +39,6 @@ class Executor {
   bool refuses_next_ = false;  // the next query is answered out_of_memory: it cannot get a slot, or a cell
 };
 
-extern const KindCode cuckoo_code, set_associative_code, hash_tree_code;
+extern const KindCode cuckoo_code, set_associative_code, hash_tree_code, slab_list_code;
 
 }  // namespace tandem

@@ -42,7 +42,7 @@ std::uint32_t epochs_for(const EngineOptions& o) {
 IndexOptions index_options(const EngineOptions& o, const IndexKindRow& kind, ReplicaLog* log) {
   const std::uint64_t items_expected = o.memory_bytes / std::max<std::uint32_t>(o.item_bytes_expected, granule_bytes);
   // A quarter of the limit at most, so that the first growth always fits.
-  const std::uint64_t cells_max = o.memory_bytes / 4 / sizeof(std::uint64_t);
+  const std::uint64_t cells_max = o.memory_bytes / 4 / kind.cell_bytes;
   IndexOptions index;
   std::uint64_t cells = o.index_power != 0 ? std::uint64_t{1} << o.index_power : items_expected;
   if (kind.fixed_entry_bytes != 0) {
@@ -494,7 +494,7 @@ bool Engine::free_pages(std::uint64_t bytes) {
   return moves;
 }
 
-// Doubles the table; takes pages from the heap when the limit has no room for both tables.
+// Grows the table; takes pages from the heap when the limit has no room for that.
 void Engine::grow_index() {
   index_->tidy();
   if (!index_->wants_growth()) return shared_->growth_refused.store(false, std::memory_order_relaxed);

@@ -175,6 +175,7 @@ struct Kind {
   bool ordered;
   unsigned gpus;
   std::uint64_t gpu_value_bytes;
+  const char* index = "";
 };
 
 class ExchangeChains : public testing::TestWithParam<Kind> {};
@@ -229,6 +230,7 @@ TEST_P(ExchangeChains, ReturnEachValueOnce) {
   const Kind& kind = GetParam();
   Options options = small_options();
   options.preset = kind.preset;
+  options.index = kind.index;
   options.ordered = kind.ordered;
   options.gpus = kind.gpus;
   options.gpu = "sim";
@@ -258,8 +260,9 @@ INSTANTIATE_TEST_SUITE_P(
     Kinds, ExchangeChains,
     testing::Values(Kind{"cuckoo", "cpu", false, 0, 0}, Kind{"ordered", "cpu", true, 0, 0},
                     Kind{"set_associative", "memcachedgpu", false, 0, 0}, Kind{"hash_tree", "heterokv", false, 0, 0},
-                    Kind{"mirrored", "mirrored", false, 1, 0}, Kind{"values", "mirrored", false, 1, 4 << 20},
-                    Kind{"on_device", "mega-kv", false, 1, 0}, Kind{"shards", "mirrored", false, 2, 0}),
+                    Kind{"slab_list", "cpu", false, 0, 0, "slab_list"}, Kind{"mirrored", "mirrored", false, 1, 0},
+                    Kind{"values", "mirrored", false, 1, 4 << 20}, Kind{"on_device", "mega-kv", false, 1, 0},
+                    Kind{"shards", "mirrored", false, 2, 0}),
     [](const testing::TestParamInfo<Kind>& kind) { return std::string(kind.param.name); });
 
 }  // namespace

@@ -108,6 +108,11 @@ constexpr IndexKindRow kind_row(const KindCode& code) noexcept {
             if constexpr (HasFixedSize<I>) return I::fixed_entry_bytes;
             return std::uint32_t{0};
           }(),
+      .cell_bytes =
+          [] {
+            if constexpr (requires { I::cell_bytes; }) return I::cell_bytes;
+            return std::uint32_t{sizeof(std::uint64_t)};
+          }(),
       .can_be_ordered = CanBeOrdered<I>,
       .is_always_ordered = AlwaysOrdered<I>,
       .devices_max =

@@ -8,6 +8,7 @@
 #include "index/cuckoo/cuckoo_index.hpp"
 #include "index/hash_tree/hash_tree_index.hpp"
 #include "index/set_associative/set_index.hpp"
+#include "index/slab_list/slab_index.hpp"
 #include "pipeline/executor.hpp"
 #include "store/index_kinds-inl.hpp"
 
@@ -15,13 +16,15 @@ namespace tandem {
 namespace {
 
 std::vector<IndexKindRow>& rows() {
-  static std::vector<IndexKindRow> all = {kind_row<CuckooIndex>(cuckoo_code),
-                                          kind_row<SetAssociativeIndex>(set_associative_code),
-                                          kind_row<HashTreeIndex>(hash_tree_code)};
+  static std::vector<IndexKindRow> all = {
+      kind_row<CuckooIndex>(cuckoo_code), kind_row<SetAssociativeIndex>(set_associative_code),
+      kind_row<HashTreeIndex>(hash_tree_code), kind_row<SlabListIndex>(slab_list_code)};
   return all;
 }
 
 }  // namespace
+
+std::span<const IndexKindRow> index_kinds() noexcept { return rows(); }
 
 const IndexKindRow& index_kind_named(std::string_view name) {
   const auto row = std::ranges::find_if(rows(), [name](const IndexKindRow& r) { return r.code->kind == name; });

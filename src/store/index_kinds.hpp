@@ -32,6 +32,7 @@ class PageIndexer {
 struct IndexKindRow {
   const KindCode* code;
   std::uint32_t fixed_entry_bytes;  // of a table that keeps its size (HasFixedSize); 0: it grows
+  std::uint32_t cell_bytes;         // of IndexOptions::cells_initial, in one that grows
   bool can_be_ordered;              // IndexOptions::ordered
   bool is_always_ordered;           // without it, too
   std::uint32_t devices_max;        // that can follow it; 0: none
@@ -42,6 +43,7 @@ struct IndexKindRow {
                                                std::uint64_t hash_seed);
 };
 
+std::span<const IndexKindRow> index_kinds() noexcept;
 // Throws std::invalid_argument.
 const IndexKindRow& index_kind_named(std::string_view name);
 // REQUIRES: before main(). Throws std::bad_alloc.

@@ -162,7 +162,7 @@ void BM_lane(benchmark::State& state, const lane::Ops* ops, std::string_view kin
 
 const int registered = [] {
   for (const lane::Ops* const ops : lane::ops_built()) {
-    for (const std::string_view kind : {"cuckoo", "set_associative", "hash_tree"}) {
+    for (const std::string_view kind : {"cuckoo", "set_associative", "hash_tree", "slab_list"}) {
       benchmark::RegisterBenchmark(("BM_lane/" + std::string(kind) + "/" + std::string(ops->name)).c_str(), BM_lane,
                                    ops, kind)
           ->DenseRange(0, form_count - 1)

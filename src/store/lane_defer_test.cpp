@@ -269,7 +269,7 @@ TEST_P(DeferredSet, WithoutASlotIsEvictedAtOnce) {
   EXPECT_EQ(store_.exchange(plain_set("n", "5") + "get n\r\n"), "STORED\r\nVALUE n 0 1\r\n5\r\nEND\r\n");
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, DeferredSet, testing::Values("cuckoo", "set_associative", "hash_tree"),
+INSTANTIATE_TEST_SUITE_P(Kinds, DeferredSet, testing::Values("cuckoo", "set_associative", "hash_tree", "slab_list"),
                          [](const auto& param) { return param.param; });
 
 // Each thread sets a few keys again and again, in batches. No thread sees another's values go back, and what a key has

@@ -17,7 +17,7 @@ namespace tandem::lane_test {
 using LaneKind = std::tuple<std::string, std::string>;
 
 inline auto every_lane() {
-  return testing::Combine(testing::Values("cuckoo", "set_associative", "hash_tree"),
+  return testing::Combine(testing::Values("cuckoo", "set_associative", "hash_tree", "slab_list"),
                           testing::Values("scalar", "avx2", "avx512", "avx512-vaes", "neon"));
 }
 inline std::string lane_name(const testing::TestParamInfo<LaneKind>& lane) {

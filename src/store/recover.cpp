@@ -69,8 +69,7 @@ bool sort_by_key(KeyOrder& order, const HeapRecovery& found, unsigned threads) {
 
 // Cells for the items at a load below growth, or as many as the limit has room for.
 std::uint64_t cells_for(const HeapRecovery& found, const IndexOptions& options, std::uint64_t order_bytes,
-                        const MemoryBudget& budget) {
-  constexpr std::uint64_t cell_bytes = sizeof(std::uint64_t);
+                        const MemoryBudget& budget, std::uint64_t cell_bytes) {
   constexpr double load_max = 0.95;  // up to which displacement finds room
   // A small table's shards are too uneven for that load.
   const std::uint64_t cells_min = options.shard_bits == 0 ? 64 : 1 << 16;
@@ -132,7 +131,7 @@ RestartReport recover(Heap& heap, std::unique_ptr<Index>& index, IndexOptions in
       is_ordered ? std::min(recovery.items_found() * order_bytes_of_ten / 10, budget.limit_bytes() / 2) : 0;
   // The process before had a table of the same size, in which all items had room.
   if (options.kind->fixed_entry_bytes == 0)
-    index_options.cells_initial = cells_for(recovery, index_options, order, budget);
+    index_options.cells_initial = cells_for(recovery, index_options, order, budget, options.kind->cell_bytes);
   index = options.kind->make(index_options, budget, epochs, heap);
   const bool has_claimed = budget.claim(order);
   recovery.choose();

@@ -228,7 +228,7 @@ struct Store::Core {
                 .huge_pages = o.huge_pages,
                 .hash_seed = o.hash_seed,
                 .memory_file = o.memory_file,
-                .index_kind = row_of(preset_of(o)).index_kind,
+                .index_kind = o.index.empty() ? row_of(preset_of(o)).index_kind : index_kind_named(o.index).code->kind,
                 .ordered = o.ordered,
                 .arrange = o.arrange,
                 .devices = devices_of(o),

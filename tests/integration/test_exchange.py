@@ -24,6 +24,7 @@ SERVERS = {
     "ordered": ("--gpu", "off", "--preset", "cpu", "--ordered"),
     "set_associative": ("--gpu", "off", "--preset", "memcachedgpu"),
     "hash_tree": ("--gpu", "off", "--preset", "heterokv"),
+    "slab_list": ("--gpu", "off", "--preset", "cpu", "--index", "slab_list"),
     "located": ("--gpu", "sim", "--preset", "mirrored"),
     "values": ("--gpu", "sim", "--preset", "mirrored", "--gpu-values", "16MiB"),
     "on_device": ("--gpu", "sim", "--preset", "mega-kv"),

@@ -1,0 +1,8 @@
+#include "index/slab_list/slab_index.hpp"
+#include "pipeline/executor-inl.hpp"
+
+namespace tandem {
+
+const KindCode slab_list_code = code_of<SlabListIndex>();
+
+}  // namespace tandem
