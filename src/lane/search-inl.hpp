@@ -84,66 +84,58 @@ TD_INLINE const Item* item_of_slab(const char* items, const Slab* slab, std::uin
   return item_at(items, Cell::of(0, location.load(std::memory_order_acquire)));
 }
 
-TD_INLINE void prefetch_keys(const Slab* slab) noexcept {
-  for (std::uint32_t line = 0; line < slab_lines; ++line) prefetch_read(slab->key + line * slab_line_keys);
+// The candidate in a line of the slab. Returns whether there is one.
+TD_INLINE bool search_line(const char* items, Strip& strip, std::uint32_t i, std::uint32_t line) noexcept {
+  constexpr typename K::Slabs l{};
+  const Slab* const slab = strip.slab[i];
+  const std::uint32_t first = line * slab_line_keys;
+  const std::uint32_t same = l.match(slab->key + first, slab_key(strip.fingerprint[i]));
+  l.order_loads();
+  if (same == 0) return false;
+  strip.item[i] = item_of_slab(items, slab, first + static_cast<std::uint32_t>(std::countr_zero(same)));
+  prefetch_read(strip.item[i]);
+  return true;
 }
 
-// The candidate in the preferred line, or else the other lines are prefetched.
-TD_INLINE void search_line(const char* items, Strip& strip, std::uint32_t i) noexcept {
-  constexpr typename K::Slabs l{};
-  const Fingerprint f = strip.fingerprint[i];
-  const Slab* const slab = strip.slab[i];
-  const std::uint32_t first = preferred_line(f) * slab_line_keys;
-  const std::uint32_t same = l.match(slab->key + first, slab_key(f));
-  l.order_loads();
-  if (TD_LIKELY(same != 0)) {
-    strip.item[i] = item_of_slab(items, slab, first + static_cast<std::uint32_t>(std::countr_zero(same)));
-    prefetch_read(strip.item[i]);
-  } else {
-    strip.item[i] = &no_item.header;
-    prefetch_keys(slab);
-  }
+// The preferred line; where it has none, the line beside it is prefetched.
+TD_INLINE void search_preferred_line(const char* items, Strip& strip, std::uint32_t i) noexcept {
+  const std::uint32_t line = preferred_line(strip.fingerprint[i]);
+  if (TD_LIKELY(search_line(items, strip, i, line))) return;
+  strip.item[i] = &no_item.header;
+  prefetch_read(strip.slab[i]->key + line_beside(line) * slab_line_keys);
 }
 TD_NOINLINE inline void search_lines(const State& s, Strip& strip) noexcept {
-  for_each_query([&](std::uint32_t i) TD_INLINE_LAMBDA { search_line(s.items, strip, i); });
+  for_each_query([&](std::uint32_t i) TD_INLINE_LAMBDA { search_preferred_line(s.items, strip, i); });
 }
 
-// The candidate in one slab, of any line; or else the chain's next slab, whose keys are prefetched, takes its place in
-// the strip. Returns whether the query is done.
-TD_INLINE bool search_slab(const State& s, Strip& strip, std::uint32_t i) noexcept {
-  constexpr typename K::Slabs l{};
-  const Slab* const slab = strip.slab[i];
-  const std::uint64_t key = slab_key(strip.fingerprint[i]);
-  std::uint32_t same = 0;
-  for (std::uint32_t line = 0; line < slab_lines; ++line)
-    same |= l.match(slab->key + line * slab_line_keys, key) << line * slab_line_keys;
-  l.order_loads();
-  if (same != 0) {
-    strip.item[i] = item_of_slab(s.items, slab, static_cast<std::uint32_t>(std::countr_zero(same)));
-    prefetch_read(strip.item[i]);
-    return true;
-  }
-  const std::uint64_t next =
-      std::atomic_ref<std::uint64_t>(const_cast<std::uint64_t&>(slab->next)).load(std::memory_order_acquire);
-  if (next == 0) return true;
-  strip.slab[i] = s.slabs_view.more + (next - 1);
-  prefetch_keys(strip.slab[i]);
-  return false;
-}
-
-// Strip::left are then the queries for which a further slab is left.
-TD_NOINLINE inline void search_slabs(const State& s, Strip& strip) noexcept {
-  std::uint32_t further = 0;
+// The line beside it; where it has none, the rest of the slab is prefetched. Strip::left are then these.
+TD_NOINLINE inline void search_lines_beside(const State& s, Strip& strip) noexcept {
+  std::uint32_t left = 0;
   for_each_of(strip.left & ((1u << strip.count) - 1), [&](std::uint32_t i) TD_INLINE_LAMBDA {
-    if (TD_UNLIKELY(!search_slab(s, strip, i))) further |= 1u << i;
+    const std::uint32_t beside = line_beside(preferred_line(strip.fingerprint[i]));
+    if (TD_LIKELY(search_line(s.items, strip, i, beside))) return;
+    left |= 1u << i;
+    const std::uint32_t others = (beside & 2u) ^ 2u;
+    for (const std::uint32_t line : {others, others + 1}) prefetch_read(strip.slab[i]->key + line * slab_line_keys);
+    prefetch_read(strip.slab[i]->location + others * slab_line_keys);
   });
-  strip.left = further;
+  strip.left = left;
 }
-// The rest of the chains.
+
+// All lines of all slabs of the chains.
 TD_NOINLINE inline void search_chains(const State& s, Strip& strip) noexcept {
   if (strip.count == 0) strip.left = 0;  // of a run that ended early
   for_each_of(strip.left, [&](std::uint32_t i) TD_INLINE_LAMBDA {
-    while (!search_slab(s, strip, i)) {
+    for (;;) {
+      bool is_found = false;
+      for (std::uint32_t line = 0; line < slab_lines && !is_found; ++line)
+        is_found = search_line(s.items, strip, i, line);
+      const std::uint64_t next = std::atomic_ref<std::uint64_t>(const_cast<std::uint64_t&>(strip.slab[i]->next))
+                                     .load(std::memory_order_acquire);
+      if (is_found || next == 0) break;
+      const Slab* const slab = s.slabs_view.more + (next - 1);
+      for (std::uint32_t line = 0; line < slab_lines; ++line) prefetch_read(slab->key + line * slab_line_keys);
+      strip.slab[i] = slab;
     }
   });
   strip.left = 0;
@@ -317,7 +309,7 @@ TD_INLINE void prefetch_item(const State& s, const Item* item) noexcept {
 }
 
 TD_NOINLINE inline void search_second_of_others(const State& s, Strip& strip) noexcept {
-  if (s.cells_in == CellsIn::slab) return search_slabs(s, strip);
+  if (s.cells_in == CellsIn::slab) return search_lines_beside(s, strip);
   for_each_of(strip.left & ((1u << strip.count) - 1), [&](std::uint32_t i) TD_INLINE_LAMBDA {
     strip.item[i] = search_entries(s, strip, i);
     prefetch_item(s, strip.item[i]);
@@ -343,9 +335,9 @@ TD_NOINLINE inline void search_others_alone(const State& s, Strip& strip, std::u
     return search_second_of_others(s, strip);
   }
   for_each_of(todo, [&](std::uint32_t i) TD_INLINE_LAMBDA { find_slab(s, strip, i); });
-  for_each_of(todo, [&](std::uint32_t i) TD_INLINE_LAMBDA { search_line(s.items, strip, i); });
+  for_each_of(todo, [&](std::uint32_t i) TD_INLINE_LAMBDA { search_preferred_line(s.items, strip, i); });
   strip.left = todo & K::without_item(strip);
-  search_slabs(s, strip);
+  search_lines_beside(s, strip);
   search_chains(s, strip);
 }
 

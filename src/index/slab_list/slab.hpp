@@ -39,6 +39,8 @@ static_assert(std::is_trivially_copyable_v<Slab>);
 
 // The line of eight keys that is looked at first, by bits of the hash that do not choose the bucket.
 constexpr std::uint32_t preferred_line(Fingerprint f) { return f.signature >> 30; }
+// The line beside it, which is looked at next: the two have one line of locations.
+constexpr std::uint32_t line_beside(std::uint32_t line) { return line ^ 1; }
 constexpr std::uint32_t entries_of_line(std::uint32_t line) { return (0xffu << line * slab_line_keys) & all_entries; }
 static_assert(entries_of_line(0) == 0xff && entries_of_line(3) == 0x7f000000);
 

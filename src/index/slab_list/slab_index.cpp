@@ -82,12 +82,13 @@ std::unique_ptr<KeyHold> SlabListIndex::hold(Fingerprint f) {
 
 // --- chains. REQUIRES of the next ones: the caller holds the bucket's stripe
 
-// In the key's preferred line, if that has a free entry. False: the slab is full.
+// In the key's preferred line, or the one beside it, if that has a free entry. False: the slab is full.
 bool SlabListIndex::add_to(Slab* slab, Entry entry) noexcept {
   const std::uint32_t free = ops_.entries_with(slab, 0);
   if (free == 0) return false;
-  const std::uint32_t preferred = free & entries_of_line(preferred_line(fingerprint_of_slab_key(entry.key)));
-  const int at = std::countr_zero(preferred != 0 ? preferred : free);
+  const std::uint32_t line = preferred_line(fingerprint_of_slab_key(entry.key));
+  const std::uint32_t preferred = free & entries_of_line(line), beside = free & entries_of_line(line_beside(line));
+  const int at = std::countr_zero(preferred != 0 ? preferred : beside != 0 ? beside : free);
   slab_store(slab->location[at], entry.location);
   slab_store(slab->key[at], entry.key);
   return true;
