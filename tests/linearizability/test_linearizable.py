@@ -82,12 +82,13 @@ SCANS = "--scan-percent 12 --hot-keys 6 --burst 3 --ballast-percent 60 --operati
 SCANS_EXPIRY = f"{SCANS} --operations-a-key 3000 --ballast-percent 10"
 HOST_SCAN_PLANS = ("scans-ordered", "scans-tree", "scans-api")
 SCAN_PLANS = (*HOST_SCAN_PLANS, "scans-values")
-HOST_PLANS = ("cpu", "sets", "tree", "ordered", *HOST_SCAN_PLANS)
+HOST_PLANS = ("cpu", "slabs", "sets", "tree", "ordered", *HOST_SCAN_PLANS)
 DEVICE_QUERIES_MIN = 4  # of bursts of up to six
 ON_DEVICES = f"--gpu {GPU} --gpus {DEVICES}"
 IN_PROCESS = f"--gpu {GPU} --devices {DEVICES}"
 PLANS = {
     "cpu": Plan("--gpu off", "--plan cpu"),
+    "slabs": Plan("--gpu off --preset cpu --index slab_list", "--plan cpu --index-kind slab_list"),
     "sets": Plan("--gpu off --preset memcachedgpu", "--plan cpu --index-kind set_associative"),
     # A device answers plain reads whole, and follows the sets.
     "sets-values": Plan(
@@ -162,6 +163,7 @@ SHORT = [
     for scenario in SCENARIOS
     if fits(plan, scenario)
 ]
+SHORT += [(over, "slabs", scenario) for over in ("tcp", "embedded") for scenario in ("eviction", "growth", "expiry")]
 SHORT += [(over, "tree", scenario) for over in ("tcp", "embedded") for scenario in ("eviction", "growth", "flush")]
 SHORT += [(over, "ordered", scenario) for over in ("tcp", "embedded") for scenario in ("eviction", "growth", "expiry")]
 SHORT += [
