@@ -34,7 +34,6 @@ WireDriver::WireDriver(Engine& engine, const EnginePlan& plan, WireProtocol prot
       received_(runner_->count()),
       segments_(runner_->count()),
       owners_(runner_->count()),
-      divider_(*runner_, context_->shared.hash_seed),
       plan_(plan.plan),
       is_binary_(protocol == WireProtocol::binary),
       in_datagrams_(protocol == WireProtocol::udp || protocol == WireProtocol::raw),
@@ -141,10 +140,29 @@ void WireDriver::run_lane(const Batch& batch, Segments& segments) {
   lane_clients_.clear();
   for (const Segment& s : segments) {
     TD_ASSERT(batch.input().has_behind(input + s.end, lane_padding_bytes));
-    lane_segments_.push_back({.begin = input + s.begin, .end = input + s.end, .binary = is_binary_});
+    lane_segments_.push_back(
+        {.begin = input + s.begin, .end = input + s.end, .binary = is_binary_, .rest = input + s.begin});
     lane_clients_.push_back(s.client);
   }
-  run_lane();
+  for (std::size_t i = 0; i < lane_segments_.size();) {
+    const std::span<LaneSegment> left = std::span(lane_segments_).subspan(i);
+    lane_.set_answers(runner_->runs(), runner_->located());
+    const std::size_t done = lane_.run(left, output_, net::output_flush_bytes, sampled_);
+    bool any = done != 0;
+    for (std::size_t k = 0; k < left.size(); ++k) {
+      const LaneSegment& s = left[k];
+      any = any || s.rest != s.begin;
+      answered_.queries += s.queries;
+      if (s.has_replies()) {
+        output_replies_.push_back(
+            {lane_clients_[i + k], {&output_, s.output_begin, s.output_end, s.externals_begin, s.externals_end}});
+      }
+    }
+    hand_over();
+    if (!any) break;
+    i += done;
+    for (LaneSegment& s : left.subspan(done)) s.resume();
+  }
   if (TD_UNLIKELY(sampled_)) {
     for (const Task task : {Task::receive, Task::send})
       context_->tasks.queries[static_cast<std::size_t>(task)].add(answered_.queries);
@@ -155,27 +173,6 @@ void WireDriver::run_lane(const Batch& batch, Segments& segments) {
     if (s.rest == s.end) continue;
     segments.push_back(
         {static_cast<std::uint32_t>(s.rest - input), static_cast<std::uint32_t>(s.end - input), lane_clients_[i]});
-  }
-}
-
-// Has the lane answer its segments, as far as it goes.
-void WireDriver::run_lane() {
-  const std::span<LaneSegment> all(lane_segments_);
-  for (LaneSegment& segment : all) segment.rest = segment.begin;
-  for (std::size_t i = 0; i < all.size();) {
-    lane_.set_located(runner_->located());
-    const std::size_t done = lane_.run(all.subspan(i), output_, net::output_flush_bytes, sampled_);
-    bool any = done != 0;
-    for (std::size_t k = i; k < all.size(); ++k) {
-      const LaneSegment& s = all[k];
-      any = any || s.rest != s.begin;
-      answered_.queries += s.queries;
-      if (s.output_begin != s.output_end)
-        output_replies_.push_back({lane_clients_[k], {&output_, s.output_begin, s.output_end, 0, 0}});
-    }
-    hand_over();
-    if (!any) break;
-    i = offer_again(all, i + done);
   }
 }
 
@@ -224,67 +221,37 @@ void WireDriver::answer_oldest() {
   TD_ASSERT(answered_.queries != queries_before);
 }
 
-// The device's replies are handed over where they are; what it left is the host's.
+// Replies to streams that one run answers are handed over from where they lie; the others are the lane's, with the
+// device's answers.
 void WireDriver::answer_frames(Batch& batch, Segments& segments) {
   taken_.clear();
   std::swap(taken_, segments);
-  if (runner_->begin_located() || !runner_->begin_frames()) {
-    run_lane(batch, taken_);
-    runner_->end_located();
-    return finish(batch, taken_);
+  if (!runner_->begin_located() && runner_->begin_frames()) {
+    if (in_datagrams_) return answer_datagrams(batch, taken_);
+    std::size_t left = 0;
+    for (const Segment& s : taken_) {
+      FrameRun run;
+      if (TD_LIKELY(!keeps_) && TD_LIKELY(runner_->take_whole_frames(s.begin, s.end, run))) {
+        answered_.queries += run.keys;
+        send(s.client, runner_->reply(run), run.reply_bytes);
+      } else {
+        taken_[left++] = s;
+      }
+    }
+    taken_.resize(left);
   }
-  if (in_datagrams_) return answer_datagrams(batch, taken_);
-  const InputArena& input = batch.input();
-  divider_.begin(input);
+  if (TD_LIKELY(!keeps_)) return answer_streams(batch, taken_);
   for (const Segment& s : taken_) {
-    if (FrameRun run; TD_LIKELY(runner_->take_whole_frames(s.begin, s.end, run))) {
-      answered_.queries += run.keys;
-      send(s.client, runner_->reply(run), run.reply_bytes);
-      continue;
-    }
-    const std::size_t first = parts_.size();
-    divider_.divide(input.begin() + s.begin, input.begin() + s.end, parts_);
-    if (const StreamPart& whole = parts_[first]; whole.begin == whole.end) {
-      static_cast<void>(divider_.finish({&whole, 1}, {}));
-      answered_.queries += whole.answered.keys;
-      const std::string_view replies = divider_.replies(whole);
-      send(s.client, replies.data(), replies.size());
-      parts_.resize(first);
-      continue;
-    }
-    streams_.push_back({first, parts_.size() - first, s.end, s.client});
-    if (TD_UNLIKELY(keeps_) || parts_.size() > UINT16_MAX - StreamDivider::parts_max) finish_streams(batch);
+    Segments one{s};
+    answer_streams(batch, one);
   }
-  if (!streams_.empty()) finish_streams(batch);
 }
 
-// The host's answers to streams of which the device has left something, with the device's answers between them.
-void WireDriver::finish_streams(Batch& batch) {
-  lane_segments_.clear();
-  lane_clients_.clear();
-  for (Stream& stream : streams_) {
-    stream.first_segment = lane_segments_.size();
-    divider_.append_segments(std::span(parts_).subspan(stream.first_part, stream.parts), lane_segments_);
-    stream.segments = lane_segments_.size() - stream.first_segment;
-    lane_clients_.resize(lane_segments_.size(), stream.client);
-  }
-  if (TD_LIKELY(lane_.may_run())) {
-    run_lane();
-  } else {
-    for (LaneSegment& segment : lane_segments_) segment.rest = segment.begin;
-  }
-  Segments left;
-  for (const Stream& stream : streams_) {
-    const auto segments = std::span(lane_segments_).subspan(stream.first_segment, stream.segments);
-    const auto [rest, answered] = divider_.finish(std::span(parts_).subspan(stream.first_part, stream.parts), segments);
-    answered_.queries += answered.keys;
-    send(stream.client, segments[0].front.data(), segments[0].front.size());  // the lane never came to it
-    if (rest != nullptr)
-      left.push_back({static_cast<std::uint32_t>(rest - batch.input().begin()), stream.end, stream.client});
-  }
-  parts_.clear();
-  streams_.clear();
-  finish(batch, left);
+// What the lane leaves, too.
+void WireDriver::answer_streams(Batch& batch, Segments& streams) {
+  run_lane(batch, streams);
+  if (TD_LIKELY(!keeps_)) runner_->end_answers();
+  finish(batch, streams);
 }
 
 // An answer of a device is for one datagram, or for neighbouring raw frames.
@@ -438,7 +405,9 @@ void WireDriver::hand_over() {
   std::uint64_t begin = TD_UNLIKELY(sampled_) ? cycles_now() : 0;
   for (const auto& replies : output_replies_)
     replies.range.for_each([&](const char* bytes, std::size_t count, Location) { send(replies.client, bytes, count); });
-  for (const Output::Segment& segment : output_.externals()) engine_.shared().heap.unpin(segment.pin);
+  for (const Output::Segment& segment : output_.externals()) {
+    if (segment.pin != no_location) engine_.shared().heap.unpin(segment.pin);
+  }
   output_replies_.clear();
   output_.clear();
   end_task(Task::send, begin);

@@ -23,7 +23,6 @@
 #include "bench/engine/timeline.hpp"
 #include "codec/protocol.hpp"
 #include "codec/reply_writer.hpp"
-#include "lane/divide.hpp"
 #include "lane/lane.hpp"
 #include "net/output_range.hpp"
 #include "observe/histogram.hpp"
@@ -110,12 +109,11 @@ class WireDriver final : private ResponseWriter {
   std::string_view requests_of(const Batch& batch, Segment segment) const;
   bool begin_frames(const Segments& segments);
   void run_lane(const Batch& batch, Segments& segments);
-  void run_lane();
   void parse(Batch& batch, const Segments& segments, Owners& owners);
   void answer_oldest();
   void answer_frames(Batch& batch, Segments& segments);
   void answer_datagrams(Batch& batch, const Segments& datagrams);
-  void finish_streams(Batch& batch);
+  void answer_streams(Batch& batch, Segments& streams);
   void run_dispatched(const Tape::Slice& requests, std::uint64_t received_ticks);
   bool execute(std::span<Parcel* const> parcels);
   void execute_all(std::span<Parcel* const> parcels);
@@ -144,16 +142,7 @@ class WireDriver final : private ResponseWriter {
   const Owner* owner_ = nullptr;         // of the queries that are written
   Segments taken_;                       // of the flight that is being answered
   std::vector<LaneSegment> lane_segments_;
-  std::vector<std::uint32_t> lane_clients_;  // of each
-  StreamDivider divider_;
-  std::vector<StreamPart> parts_;
-  // A stream of which a device has left something: its parts, its segments, and its end in the input.
-  struct Stream {
-    std::size_t first_part, parts;
-    std::uint32_t end, client;
-    std::size_t first_segment = 0, segments = 0;
-  };
-  std::vector<Stream> streams_;
+  std::vector<std::uint32_t> lane_clients_;   // of each
   std::unique_ptr<DispatchMember> dispatch_;  // nullptr: batches are not divided
   Parcel* executed_ = nullptr;                // whose replies the output is
   std::vector<std::string_view> inputs_;

@@ -81,7 +81,9 @@ void WireDriver::execute_all(std::span<Parcel* const> parcels) {
     }
     output_.clear();
     if (!any) break;
-    i = offer_again(all, i + done);
+    // What follows a segment that is not answered is not offered.
+    for (i += done; i != 0 && i < all.size() && all[i].follows && !all[i - 1].is_answered();) ++i;
+    for (LaneSegment& segment : all.subspan(i)) segment.resume();
   }
   Batch& batch = runner_->filling();
   for (std::size_t i = 0; i < all.size(); ++i) {

@@ -40,7 +40,9 @@ void Output::append_pinned(const char* p, std::uint64_t bytes, Location pin) {
 
 void Output::truncate(std::size_t bytes, std::size_t externals) noexcept {
   TD_DEBUG_ASSERT(bytes <= size_ && externals <= external_.size());
-  for (std::size_t i = externals; i < external_.size(); ++i) pinned_bytes_ -= external_[i].bytes;
+  for (std::size_t i = externals; i < external_.size(); ++i) {
+    if (external_[i].pin != no_location) pinned_bytes_ -= external_[i].bytes;
+  }
   external_.resize(externals);
   size_ = bytes;
 }

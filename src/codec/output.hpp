@@ -1,5 +1,5 @@
-// Response bytes to be sent: a contiguous buffer plus references to large values, which are sent from their items. The
-// net layer sends parts of it by send() or an iovec.
+// Response bytes to be sent: a contiguous buffer plus references to large values, which are sent from their items, and
+// to replies that a device has written. The net layer sends parts of it by send() or an iovec.
 //
 // Thread safety: one thread at a time.
 #pragma once
@@ -19,7 +19,8 @@ inline constexpr std::uint32_t copied_value_bytes_max = 16 * 1024;
 
 class Output {
  public:
-  // `bytes` at `external`, pinned at `pin`, to be sent when the buffer's first `offset` bytes have been.
+  // `bytes` at `external`, to be sent when the buffer's first `offset` bytes have been: pinned at `pin` or, with
+  // no_location, lent.
   struct Segment {
     const char* external;
     std::uint64_t offset;
@@ -47,12 +48,14 @@ class Output {
   TD_INLINE void append(std::string_view s) { append(s.data(), s.size()); }
   // The caller has pinned the item at `pin` in the heap; sending or dropping the output unpins it.
   void append_pinned(const char* p, std::uint64_t bytes, Location pin);
+  // The caller keeps the bytes in place until the output is sent or dropped.
+  void append_borrowed(const char* p, std::uint64_t bytes) { external_.push_back({p, size_, bytes, no_location}); }
 
   const char* data() const noexcept { return data_; }
   std::size_t size() const noexcept { return size_; }  // buffer bytes, pinned ones not counted
   std::uint64_t pinned_bytes() const noexcept { return pinned_bytes_; }
   bool empty() const noexcept { return size_ == 0 && external_.empty(); }
-  // Pinned stretches in order, each spliced in at its offset of the buffer.
+  // Pinned and lent stretches in order, each spliced in at its offset of the buffer.
   const std::vector<Segment>& externals() const noexcept { return external_; }
   // Returns to an earlier state: `bytes` of buffer, `externals` pinned stretches. REQUIRES: the caller has unpinned, or
   // moved elsewhere, those beyond. Keeps the memory; release() frees it.

@@ -1,6 +1,7 @@
 #include "frames/frame_columns.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <span>
 
 namespace tandem {
@@ -144,45 +145,26 @@ FramePart FrameColumns::part(DevicePtr<const char> input) const noexcept {
           .has_raw = has_raw_};
 }
 
-// The first run from `at` on, where reading then stands.
-const FrameRun* FrameColumns::look_for(std::uint64_t at) noexcept {
-  for (; tile_ < tile_count_; ++tile_, run_ = 0) {
-    const FrameTileAnswer& answer = answers_[tile_];
-    for (; run_ < answer.runs; ++run_) {
-      if (const FrameRun& next = runs_[answer.run_at + run_]; next.begin >= at) return &next;
-    }
-  }
-  return nullptr;
-}
-
-std::uint64_t FrameColumns::next_run(std::uint64_t at) noexcept {
-  const FrameRun* const next = look_for(at);
-  return next != nullptr ? next->begin : ~std::uint64_t{0};
-}
-
-bool FrameColumns::take_whole(std::uint64_t at, std::uint64_t end, FrameRun& run) noexcept {
-  const FrameRun* const next = look_for(at);
-  if (next == nullptr || next->begin != at || at + next->bytes != end || cut_of(cuts_, *next) != nullptr) return false;
-  run = *next;
-  ++run_;
-  return true;
-}
-
-bool FrameColumns::take_run(std::uint64_t at, std::uint64_t end, FrameRun& run) noexcept {
-  if (at >= end) return false;  // the input that follows may begin right there
-  const FrameRun* const next = look_for(at);
-  if (next == nullptr || next->begin != at) return false;
-  run = *next;
-  ++run_;
+FrameRun FrameColumns::final_part(const FrameRun& run) const noexcept {
+  FrameRun part = run;
   const FrameMiss* const cut = cut_of(cuts_, run);
-  if (TD_LIKELY(cut == nullptr)) return true;
-  run.bytes = static_cast<std::uint16_t>(cut->line - run.begin);
-  run.reply_bytes = cut->reply_bytes;
-  run.requests = cut->requests;
-  run.keys = cut->keys;
-  run.hits = cut->hits;
-  run.metas = cut->metas;
-  return run.requests != 0;
+  if (TD_LIKELY(cut == nullptr)) return part;
+  part.bytes = static_cast<std::uint16_t>(cut->line - run.begin);
+  part.reply_bytes = cut->reply_bytes;
+  part.requests = cut->requests;
+  part.keys = cut->keys;
+  part.hits = cut->hits;
+  part.metas = cut->metas;
+  return part;
+}
+
+std::span<const Location> FrameColumns::some_reads_of(const FrameTileAnswer& answer,
+                                                      const FrameRun& run) const noexcept {
+  const auto behind =
+      std::ranges::upper_bound(std::span(runs_.data() + answer.run_at, answer.runs), run.begin, {}, &FrameRun::begin);
+  const FrameRun* const next = std::to_address(behind);
+  const std::uint32_t end = next != runs_.data() + answer.run_at + answer.runs ? next->first_read : answer.reads;
+  return {reads_.data() + answer.read_at + run.first_read, end - run.first_read};
 }
 
 FrameColumns::Place FrameColumns::place_of(std::uint64_t at) const noexcept {

@@ -34,35 +34,27 @@ class FrameColumns {
 
   // --- reading, after the launch
 
-  // Begins to read. Calls is_final(fingerprint) for each miss: a line with one that is not final is left to the host.
+  // Judges the misses: calls is_final(fingerprint) for each. A line with one that is not final is left to the host.
   template <class IsFinal>
   void begin(IsFinal is_final);
-  // The run that begins at `at`, of the stream or datagram that ends at `end`, up to the first line that is left to the
-  // host. False: none does. REQUIRES: `at` ascends from call to call.
-  bool take_run(std::uint64_t at, std::uint64_t end, FrameRun& run) noexcept;
-  // The run that is all of [at, end). False: there is no such run, and nothing has changed. REQUIRES: as take_run().
-  bool take_whole(std::uint64_t at, std::uint64_t end, FrameRun& run) noexcept;
-  // Where the first run from `at` on begins; ~0: there is none. REQUIRES: as take_run().
-  std::uint64_t next_run(std::uint64_t at) noexcept;
-  // Of the run that was taken last: items that were read for the first time since their marks were cleared.
-  std::span<const Location> reads() const noexcept {
-    const FrameTileAnswer& answer = answers_[tile_];
-    const std::uint32_t begin = runs_[answer.run_at + run_ - 1].first_read;
-    const std::uint32_t end = run_ < answer.runs ? runs_[answer.run_at + run_].first_read : answer.reads;
-    return {reads_.data() + answer.read_at + begin, end - begin};
+  // The run up to its first line that is left to the host.
+  FrameRun final_part(const FrameRun& run) const noexcept;
+  // Of a run of this tile, or such a part of it: items that it was the first to read since their marks were cleared.
+  std::span<const Location> reads_of(std::uint32_t tile, const FrameRun& run) const noexcept {
+    return TD_LIKELY(answers_[tile].reads == 0) ? std::span<const Location>() : some_reads_of(answers_[tile], run);
   }
   const char* reply(const FrameRun& run) const noexcept { return replies_.data() + run.reply_at; }
   std::uint64_t keys() const noexcept;  // answered
   // Lines left to the host, by FrameLeft, misses that were not final not among them.
   std::array<std::uint64_t, frame_left_count> left() const noexcept;
 
-  // All runs in the order of the input, for a reader that has a place of its own.
+  // All runs in the order of the input (FrameRuns, LocatedKeys).
   struct Place {
     std::uint32_t tile = 0, run = 0;
   };
   // At the first run of the last tile that begins at or before `at`.
   Place place_of(std::uint64_t at) const noexcept;
-  // The run there, which the place passes; nullptr: there are no more.
+  // The run there, of Place::tile, which the place passes; nullptr: there are no more.
   const FrameRun* next_run(Place& place) const noexcept {
     for (; place.tile < tile_count_; ++place.tile, place.run = 0) {
       const FrameTileAnswer& answer = answers_[place.tile];
@@ -74,7 +66,7 @@ class FrameColumns {
  private:
   bool add(std::uint64_t begin, FramePiece piece) noexcept;
   bool begin_tile(bool is_raw) noexcept;
-  const FrameRun* look_for(std::uint64_t at) noexcept;
+  std::span<const Location> some_reads_of(const FrameTileAnswer& answer, const FrameRun& run) const noexcept;
 
   std::uint64_t input_bytes_;
   PinnedArray<FramePiece> pieces_;
@@ -88,14 +80,11 @@ class FrameColumns {
   std::uint32_t bytes_of_tile_ = 0;
   std::uint64_t first_unit_of_tile_ = 0;  // of one of raw frames
   bool has_raw_ = false;
-  // Where reading stands.
-  std::uint32_t tile_ = 0, run_ = 0;
   std::vector<FrameMiss> cuts_;  // of misses that are not final, in the order of their lines
 };
 
 template <class IsFinal>
 void FrameColumns::begin(IsFinal is_final) {
-  tile_ = run_ = 0;
   cuts_.clear();
   for (std::uint32_t t = 0; t < tile_count_; ++t) {
     const FrameTileAnswer& answer = answers_[t];

@@ -17,7 +17,7 @@
 #include "base/hash.hpp"
 #include "codec/ethernet_builder.hpp"
 #include "device/sim/sim_device.hpp"
-#include "frames/frame_columns.hpp"
+#include "frames/frame_runs.hpp"
 #include "frames/key_hash-inl.hpp"
 #include "frames/located_keys.hpp"
 
@@ -94,7 +94,11 @@ struct FramesRig {
         return of_key.signature == f.signature && of_key.hash == f.hash;
       });
     });
+    runs.begin(columns, input.data());
   }
+  bool finds(std::uint64_t at) { return runs.find(input.data() + at); }
+  bool take_run(std::uint64_t at, FrameRun& run) { return finds(at) && (run = runs.run(), true); }
+  bool is_whole(std::uint64_t at, std::uint64_t end) { return runs.find_whole(input.data() + at, input.data() + end); }
   string reply(const FrameRun& run) const { return {columns.reply(run), run.reply_bytes}; }
   std::uint64_t left(FrameLeft why) const { return columns.left()[static_cast<std::size_t>(why)]; }
 
@@ -104,6 +108,7 @@ struct FramesRig {
   DeviceArray<Bucket> buckets;
   DeviceArray<FrameCursors> cursors;
   FrameColumns columns;
+  FrameRuns runs{seed};
 };
 
 struct Span {
@@ -191,17 +196,13 @@ TEST(FrameColumns, RefuseWhatTheyHaveNoRoomFor) {
   EXPECT_LT(added, 4096u / line.size());
   rig.launch();
   rig.begin();
-  FrameRun run;
   for (std::uint64_t i = 0; i < added; ++i) {
-    ASSERT_FALSE(rig.columns.take_whole(i * line.size(), i * line.size() + 1, run)) << "it is a part of it";
-    const bool is_taken = i % 2 == 0 ? rig.columns.take_run(i * line.size(), UINT64_MAX, run)
-                                     : rig.columns.take_whole(i * line.size(), (i + 1) * line.size(), run);
-    ASSERT_TRUE(is_taken) << i;
-    ASSERT_EQ(rig.reply(run), "END\r\n");
-    ASSERT_EQ(run.bytes, line.size()) << "runs end with their stream";
-    ASSERT_FALSE(rig.columns.take_run((i + 1) * line.size(), (i + 1) * line.size(), run)) << "it is another's";
+    ASSERT_FALSE(rig.is_whole(i * line.size(), i * line.size() + 1)) << "it is a part of it";
+    ASSERT_TRUE(i % 2 == 0 ? rig.finds(i * line.size()) : rig.is_whole(i * line.size(), (i + 1) * line.size()));
+    ASSERT_EQ(rig.reply(rig.runs.run()), "END\r\n");
+    ASSERT_EQ(rig.runs.run().bytes, line.size()) << "runs end with their stream";
   }
-  EXPECT_FALSE(rig.columns.take_run(added * line.size(), UINT64_MAX, run));
+  EXPECT_FALSE(rig.finds(added * line.size()));
 }
 
 // The last bytes of the arena are read, and nothing behind them.
@@ -215,7 +216,7 @@ TEST(FrameColumns, ReachToTheEndOfTheArena) {
     rig.launch();
     rig.begin();
     FrameRun run;
-    ASSERT_TRUE(rig.columns.take_run(at, UINT64_MAX, run));
+    ASSERT_TRUE(rig.take_run(at, run));
     EXPECT_EQ(run.keys, 2);
     EXPECT_EQ(run.hits, 0);
     EXPECT_EQ(run.bytes, line.size());
@@ -242,7 +243,7 @@ TEST(FrameColumns, EndRunsAtMissesThatAreNotFinal) {
       keys += i == 1 ? 2 : 1;
     }
     FrameRun run{};
-    ASSERT_EQ(rig.columns.take_run(32, UINT64_MAX, run), line != 0);
+    ASSERT_EQ(rig.take_run(32, run), line != 0);
     if (line != 0) {
       EXPECT_EQ(rig.reply(run), expected);
       EXPECT_EQ(run.bytes, bytes);
@@ -251,9 +252,9 @@ TEST(FrameColumns, EndRunsAtMissesThatAreNotFinal) {
       EXPECT_EQ(run.hits, 0);
     }
     if (line != lines.size()) {
-      EXPECT_FALSE(rig.columns.take_run(32 + bytes, UINT64_MAX, run));
+      EXPECT_FALSE(rig.take_run(32 + bytes, run));
     }
-    ASSERT_EQ(rig.columns.take_run(1000, UINT64_MAX, run), std::ranges::find(not_final, "c") == not_final.end());
+    ASSERT_EQ(rig.take_run(1000, run), std::ranges::find(not_final, "c") == not_final.end());
   };
   expect_until(4, {});
   expect_until(4, {"another"});
@@ -330,7 +331,7 @@ TEST(FrameColumns, RefuseRawFramesThatAreNone) {
   rig.launch();
   rig.begin();
   FrameRun run;
-  ASSERT_TRUE(rig.columns.take_run(first, UINT64_MAX, run));
+  ASSERT_TRUE(rig.take_run(first, run));
   EXPECT_EQ(run.requests, frames);
   EXPECT_EQ(run.bytes, frames * frame.size());
   const string reply = ethernet::reply_frame(frame, string("\0\1\0\0\0\1\0\0END\r\n", 13));
@@ -356,13 +357,13 @@ TEST(FrameColumns, EndRunsOfRawFramesAtMissesThatAreNotFinal) {
   for (std::size_t i = 0; i <= 4; ++i) {
     rig.begin(i < 4 ? std::vector<string>{last[i]} : std::vector<string>{});
     FrameRun run{};
-    ASSERT_EQ(rig.columns.take_run(16, UINT64_MAX, run), i != 0) << i;
+    ASSERT_EQ(rig.take_run(16, run), i != 0) << i;
     if (i == 0) continue;
     EXPECT_EQ(run.requests, i);
     EXPECT_EQ(run.bytes, (i < 4 ? begin[i] : 16 + all.size()) - 16) << i;
     EXPECT_EQ(run.reply_bytes, i * (ethernet::header_bytes + 8 + 5));
     EXPECT_EQ(run.keys, i > 2 ? i + 1 : i);
-    EXPECT_TRUE(i == 4 || !rig.columns.take_run(begin[i], UINT64_MAX, run));
+    EXPECT_TRUE(i == 4 || !rig.take_run(begin[i], run));
   }
 }
 
@@ -394,7 +395,7 @@ TEST(FrameColumns, LeaveTilesThatTheyHaveNoRoomFor) {
     rig.launch();
     rig.begin();
     FrameRun run;
-    EXPECT_EQ(rig.columns.take_run(0, UINT64_MAX, run), c.is_answered) << c.what;
+    EXPECT_EQ(rig.take_run(0, run), c.is_answered) << c.what;
     EXPECT_EQ(rig.left(FrameLeft::room) != 0, !c.is_answered) << c.what;
   }
   // The first of two tiles has room.
@@ -406,9 +407,9 @@ TEST(FrameColumns, LeaveTilesThatTheyHaveNoRoomFor) {
   ASSERT_EQ(seen_tiles.size(), 3u);
   rig.begin();
   FrameRun run;
-  ASSERT_TRUE(rig.columns.take_run(0, UINT64_MAX, run));
+  ASSERT_TRUE(rig.take_run(0, run));
   EXPECT_EQ(run.bytes, tile_bytes);
-  EXPECT_FALSE(rig.columns.take_run(tile_bytes, UINT64_MAX, run));
+  EXPECT_FALSE(rig.take_run(tile_bytes, run));
 }
 
 // Only so many lines have places in a tile's tables: those behind them are the host's.
@@ -420,11 +421,11 @@ TEST(FrameColumns, LeaveLinesBeyondATilesTables) {
   rig.launch();
   rig.begin();
   FrameRun run;
-  ASSERT_TRUE(rig.columns.take_run(0, UINT64_MAX, run));
+  ASSERT_TRUE(rig.take_run(0, run));
   const std::uint64_t at = input.find("get b");
-  ASSERT_TRUE(rig.columns.take_run(at, UINT64_MAX, run));
+  ASSERT_TRUE(rig.take_run(at, run));
   EXPECT_EQ(run.requests, 1);
-  EXPECT_FALSE(rig.columns.take_run(at + 7, UINT64_MAX, run));
+  EXPECT_FALSE(rig.take_run(at + 7, run));
 }
 
 // 16 keys a line, as many lines as a tile has bytes for: more keys than places.
@@ -441,11 +442,11 @@ TEST(FrameColumns, LeaveKeysBeyondATilesTables) {
   rig.launch();
   rig.begin();
   FrameRun run;
-  ASSERT_TRUE(rig.columns.take_run(0, UINT64_MAX, run));
+  ASSERT_TRUE(rig.take_run(0, run));
   EXPECT_EQ(run.keys, tile_keys_max / frame_line_keys_max * frame_line_keys_max);
   EXPECT_EQ(run.requests, run.keys / frame_line_keys_max);
   EXPECT_EQ(rig.left(FrameLeft::room), keys / frame_line_keys_max - run.requests);
-  EXPECT_FALSE(rig.columns.take_run(run.bytes, UINT64_MAX, run));
+  EXPECT_FALSE(rig.take_run(run.bytes, run));
 }
 
 // --- located keys

@@ -375,14 +375,28 @@ TD_INLINE bool answer_one(State& s, Strip& strip, std::uint32_t i, Found found, 
   return false;
 }
 
+TD_INLINE bool is_run(const Strip& strip, std::uint32_t i) noexcept { return (strip.kind(i) & kind::run) != 0; }
+// WR of what a device has written.
+TD_INLINE void append_run(State& s, const Strip& strip, std::uint32_t i, Replies& replies) {
+  replies.pause();
+  answer_run(s, strip, i);
+  replies.resume();
+}
+
 // A strip without sets in a timed run: KC of all queries, then WR of all.
 TD_INLINE void answer_timed(State& s, Strip& strip, Replies& replies) {
   Found found[strip_queries];
   Hit hits[strip_queries];
-  for (std::uint32_t i = 0; i < strip.count; ++i) found[i] = check(s, strip, i, hits[i]);
+  for (std::uint32_t i = 0; i < strip.count; ++i) {
+    if (!is_run(strip, i)) found[i] = check(s, strip, i, hits[i]);
+  }
   s.laps->lap(Task::key_compare);
   for (std::uint32_t i = 0; i < strip.count; ++i) {
     if (TD_UNLIKELY(!enter(s, strip, i, replies))) continue;
+    if (is_run(strip, i)) {
+      append_run(s, strip, i, replies);
+      continue;
+    }
     if (TD_LIKELY(answer_one(s, strip, i, found[i], hits[i], replies))) continue;
     replies.pause();
     stop(s, strip, i);
@@ -409,6 +423,9 @@ TD_NOINLINE inline void answer_in_order(State& s, Strip& strip, std::uint32_t i,
         count_sets(s, strip, 1u << i);
       }
       lap(Task::insert);
+    } else if (TD_UNLIKELY(is_run(strip, i))) {
+      append_run(s, strip, i, replies);
+      done = true;
     } else {
       Hit hit;
       const Found found = check(s, strip, i, hit);
@@ -448,12 +465,12 @@ TD_NOINLINE inline void run_as(State& s) {
   run_strips<M>(
       s,
       [&s](Strip& strip) TD_INLINE_LAMBDA {
-        TD_LIKELY(s.located == nullptr) ? parse(s, strip) : take_and_parse(s, strip);
+        TD_LIKELY(s.source == Source::text) ? parse(s, strip) : take_and_parse(s, strip);
         if constexpr (M.timed) s.laps->lap(Task::parse);
       },
       [&s](Strip& strip, std::uint32_t k) TD_INLINE_LAMBDA {
         answer<M>(s, strip);
-        if (TD_UNLIKELY(strip.located != 0)) count_located(s, strip);
+        if (TD_UNLIKELY(strip.located != 0) && s.source == Source::located) count_located(s, strip);
         const bool is_full =
             s.out->size() >= s.output_bytes_max || s.context.retired_bytes >= task::retired_bytes_per_epoch_max;
         return TD_LIKELY(!is_full) || !leave_before(s, k + 1);

@@ -178,12 +178,48 @@ void write_long(State& state, const Strip& strip, std::uint32_t i, const Hit& hi
 namespace {
 void leave_segment(State& state) noexcept {
   if (state.answering == State::none) return;
-  LaneSegment& segment = state.segments[state.answering];
-  if (TD_UNLIKELY(!segment.back.empty()) && segment.is_answered()) state.out->append(std::exchange(segment.back, {}));
-  segment.output_end = state.out->size();
+  state.segments[state.answering].output_end = state.out->size();
   state.answering = State::none;
 }
 }  // namespace
+
+void expect_kind(State& state, const Strip& strip, std::uint32_t gets) noexcept {
+  if (gets == 0) return;
+  const std::uint8_t last = strip.kind(31 - static_cast<std::uint32_t>(std::countl_zero(gets)));
+  if ((last & kind::run) == 0) state.usual_kind = last;
+}
+
+void sample_keys(std::vector<std::string_view>& keys, const Strip& strip) {
+  for (std::uint32_t i = 0; i < strip.count; ++i) {
+    if ((strip.kind(i) & kind::run) != 0) {
+      append_first_keys(strip.line[i], strip.line[i] + strip.run[i].bytes, keys);
+    } else {
+      keys.push_back(strip.key_of(i));
+    }
+  }
+}
+
+void answer_run(State& state, const Strip& strip, std::uint32_t i) {
+  constexpr std::uint32_t borrowed_bytes_min = 1024;
+  const FrameRun& run = strip.run[i];
+  LaneSegment& segment = state.segments[state.answering];
+  Output& out = *state.out;
+  if (run.reply_bytes < borrowed_bytes_min) {
+    out.append(state.runs->reply(run), run.reply_bytes);
+  } else {
+    if (segment.externals_begin == segment.externals_end) segment.externals_begin = out.externals().size();
+    out.append_borrowed(state.runs->reply(run), run.reply_bytes);
+    segment.externals_end = out.externals().size();
+  }
+  segment.commands[kind::get] += std::uint32_t{run.requests} - run.metas;
+  segment.commands[kind::meta_read] += run.metas;
+  segment.queries += run.keys;
+  state.device_keys += run.keys;
+  state.runs->count(run);
+  // Not before: until then they are not read.
+  if (const auto reads = state.runs->reads(strip.tile[i], run); TD_UNLIKELY(!reads.empty()))
+    task::mark_reads(state.context.shared, reads);
+}
 
 bool enter_segment(State& state, std::uint32_t number) noexcept {
   LaneSegment& segment = state.segments[number];
@@ -195,7 +231,6 @@ bool enter_segment(State& state, std::uint32_t number) noexcept {
     return false;
   }
   segment.output_begin = segment.output_end = state.out->size();
-  if (TD_UNLIKELY(!segment.front.empty())) state.out->append(std::exchange(segment.front, {}));
   state.answering = number;
   return true;
 }
@@ -220,6 +255,7 @@ void leave(State& state, const Strip& strip, std::uint32_t i) noexcept {
   } else {
     state.segments[number].rest = strip.line_of(i);
     state.parsing = number;
+    if (TD_UNLIKELY(state.runs != nullptr)) state.runs->leave(state.segments[number].end);
   }
   for (std::size_t later = number + 1; later < state.segments.size(); ++later)
     state.segments[later].rest = state.segments[later].begin;
@@ -354,9 +390,13 @@ Lane::~Lane() = default;
 
 std::string_view Lane::instructions() const noexcept { return ops_.name; }
 
-void Lane::set_located(LocatedKeys* located) noexcept {
-  TD_DEBUG_ASSERT(located == nullptr || state_->cells_in == lane::CellsIn::table);
+void Lane::set_answers(FrameRuns* runs, LocatedKeys* located) noexcept {
+  TD_DEBUG_ASSERT(located == nullptr || (runs == nullptr && state_->cells_in == lane::CellsIn::table));
+  state_->runs = runs;
   state_->located = located;
+  state_->source = runs != nullptr      ? lane::Source::runs
+                   : located != nullptr ? lane::Source::located
+                                        : lane::Source::text;
 }
 
 void Lane::always_defer() noexcept { state_->always_defers = true; }
@@ -382,8 +422,9 @@ std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t 
   s.at = segments.empty() ? nullptr : segments[0].begin;
   s.line = nullptr;
   s.answering = lane::State::none;
-  s.located_queries = 0;
-  if (TD_UNLIKELY(s.located != nullptr) && !segments.empty()) s.located->go_to(segments[0].begin);
+  s.located_queries = s.device_keys = 0;
+  if (TD_UNLIKELY(s.source != lane::Source::text) && !segments.empty())
+    s.runs != nullptr ? s.runs->go_to(segments[0].begin) : s.located->go_to(segments[0].begin);
   for (LaneSegment& segment : segments) {
     segment.rest = segment.begin;
     // So that a segment without padding fails with any instructions: the widest ones do not always read it.
@@ -402,6 +443,7 @@ std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t 
   });
   std::uint64_t queries = 0;
   for (const LaneSegment& segment : segments) queries += segment.queries;
+  queries -= s.device_keys;
   s.last_queries = queries;
   lane::count_run(s, queries);
   if (TD_UNLIKELY(s.located_queries != 0)) {

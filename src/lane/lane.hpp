@@ -26,8 +26,9 @@
 // So a stage's prefetches arrive while other stages work (interleaving after P. Menon et al., Relaxed operator fusion,
 // VLDB 2017, and docs/decisions/0006-strips.md).
 //
-// Where a device has located the keys of requests (frames/located_keys.hpp), strips that consist of such requests are
-// neither parsed nor hashed nor searched.
+// A device can fill strips, too. Requests whose keys it has located (frames/located_keys.hpp) are neither parsed nor
+// hashed nor searched for. A run of requests that it has answered (frames/frame_runs.hpp) takes the place of one query,
+// and its replies are appended in its turn. What it has left is parsed between them.
 //
 // Source: DIDO III-A (the tasks it fuses); MemC3 3 (a read is a tag compare and a key compare). Decision 27.
 #pragma once
@@ -39,6 +40,7 @@
 #include <vector>
 
 #include "codec/protocol.hpp"
+#include "frames/frame_runs.hpp"
 #include "frames/located_keys.hpp"
 #include "task/context.hpp"
 
@@ -71,17 +73,15 @@ struct LaneSegment {
   const char* begin;
   const char* end;
   bool binary;
-  // Replies that others have made: written ahead of its first reply, if the lane answers any of it, and behind its last
-  // one, if the lane answers all of it. Cleared when they are.
-  std::string_view front = {}, back = {};
-  // It continues the stream of the segment before it: it is answered if the lane has answered all of that one.
+  // It continues the stream of the segment before it, as what threads give each other in turn: it is answered if the
+  // lane has answered all of that one.
   bool follows = false;
 
   // Set by Lane::run(): where the first unanswered command begins; `end`: all are answered.
   const char* rest = nullptr;
-  // Its replies in the Output; none if the two are equal.
-  std::size_t output_begin = 0, output_end = 0;
-  // Commands executed, quiet ones included, by kind; `queries` counts their keys.
+  // Its replies in the Output, and what is spliced into them: a device's, which last until its flight ends.
+  std::size_t output_begin = 0, output_end = 0, externals_begin = 0, externals_end = 0;
+  // Commands executed, quiet ones and a device's included, by kind; `queries` counts their keys.
   std::array<std::uint32_t, lane_command_count> commands{};
   std::uint32_t queries = 0;
   // The general path must continue from `rest`.
@@ -89,6 +89,9 @@ struct LaneSegment {
 
   // Whether the last run has answered all of it.
   bool is_answered() const noexcept { return rest == end && !stopped; }
+  bool has_replies() const noexcept { return output_begin != output_end || externals_begin != externals_end; }
+  // Prepares what is left for another run.
+  void resume() noexcept { *this = {.begin = rest, .end = end, .binary = binary, .follows = follows, .rest = rest}; }
 };
 
 // One per worker. Thread safety: one thread at a time, that of the context.
@@ -102,10 +105,11 @@ class Lane {
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
-  // For the following runs: keys that a device has located in the segments' input, or nullptr. REQUIRES: the index is a
-  // CuckooIndex; an epoch that was entered before the device searched lasts as long as these runs. Nothing in a run
-  // ends a flight's epoch (InFlight::let_go()): the lane waits for no epoch.
-  void set_located(LocatedKeys* located) noexcept;
+  // For the following runs: a device's answers to the segments' input, or keys that it has located there; nullptr:
+  // none. REQUIRES: at most one of them; for located keys the index is a CuckooIndex; an epoch that was entered before
+  // the device searched lasts as long as these runs. Nothing in a run ends a flight's epoch (InFlight::let_go()): the
+  // lane waits for no epoch.
+  void set_answers(FrameRuns* runs, LocatedKeys* located) noexcept;
 
   // For tests: sets that a later one overwrites are deferred even if no other worker sets their keys.
   void always_defer() noexcept;

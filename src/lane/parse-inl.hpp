@@ -77,6 +77,17 @@ struct Filling {
     place_short(key, key_bytes, kind);
     differ |= (segment + (std::uint32_t{kind} << info::kind_shift)) ^ first;
   }
+  // A run of tile `tile`, in the place of a query. Its columns of search are defined, and not used.
+  TD_INLINE void put_run(const char* begin, const FrameRun& run, std::uint32_t tile) noexcept {
+    static_assert(sizeof(FrameRun) == sizeof(SetPart));
+    differ |= (note(begin, 0, kind::run) ^ first) | std::uint32_t{kind::run} << info::kind_shift;
+    strip.line[count] = begin;
+    strip.item[count] = &item_of_run.header;
+    strip.run[count] = run;
+    strip.tile[count] = tile;
+    strip.located |= 1u << count;
+    std::memset(strip.key16[count++], 0, short_key_bytes_max);
+  }
   // Sets of different kinds do not end a strip's uniformity, so only the segment is compared.
   TD_INLINE void put_set(const char* key, std::size_t key_bytes, std::uint8_t kind, const SetPart& set) noexcept {
     constexpr std::uint32_t segment_mask = ~std::uint32_t{0} << info::segment_shift;
@@ -395,14 +406,8 @@ TD_INLINE void end_filling(State& s, Strip& strip, const Filling& filling) noexc
   const std::uint32_t differ = filling.differ >> info::kind_shift;
   strip.is_uniform =
       differ == 0 && filling.full() && !strip.has_long_key && (strip.gets & (kind::continues | kind::begins_many)) == 0;
-  // Predicts that the next gets are of the last one's kind.
-  if (TD_UNLIKELY(differ != 0)) {
-    const std::uint32_t gets = ~filling.sets & ((2u << (filling.count - 1)) - 1);
-    if (gets != 0) s.usual_kind = strip.kind(31 - static_cast<std::uint32_t>(std::countl_zero(gets)));
-  }
-  if (TD_UNLIKELY(s.keys != nullptr)) {
-    for (std::uint32_t i = 0; i < filling.count; ++i) s.keys->push_back(strip.key_of(i));
-  }
+  if (TD_UNLIKELY(differ != 0)) expect_kind(s, strip, ~filling.sets & ((2u << (filling.count - 1)) - 1));
+  if (TD_UNLIKELY(s.keys != nullptr)) sample_keys(*s.keys, strip);
 }
 
 // Fills the strip: lines(filling, segment) takes lines as parse_lines() does.

@@ -13,7 +13,7 @@ TD_INLINE void for_each_of(std::uint32_t queries, F f) noexcept {
   for (; queries != 0; queries &= queries - 1) f(static_cast<std::uint32_t>(std::countr_zero(queries)));
 }
 
-// Calls f(i) for the strip's queries without a device's candidate, and for columns behind its count.
+// Calls f(i) for the strip's queries without a device's candidate or answer, and for columns behind its count.
 template <class F>
 TD_INLINE void for_each_not_located(const Strip& strip, F f) noexcept {
   for_each_of(strip.located ^ all_located, f);
@@ -46,7 +46,7 @@ TD_NOINLINE inline void search_tags(Strip& strip) noexcept {
     left |= (ways != 0 ? 1u : 0u) << i;
     prefetch_read(&set->entry[l.lowest(ways | 1u << (set_ways - 1))]);
   });
-  strip.left = left;
+  strip.left = left & ~strip.located;
 }
 
 // The candidate among a set's entries, which counts as accessed now.

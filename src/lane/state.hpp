@@ -10,6 +10,7 @@
 
 #include "base/short_hash.hpp"
 #include "codec/binary.hpp"
+#include "frames/frame_runs.hpp"
 #include "frames/located_keys.hpp"
 #include "index/cuckoo/cuckoo_index.hpp"
 #include "index/hash_tree/hash_tree_index.hpp"
@@ -43,6 +44,7 @@ inline constexpr std::uint8_t last_of_line = 1 << 3;  // END follows
 inline constexpr std::uint8_t continues = 1 << 4;     // not the first key of its line
 inline constexpr std::uint8_t begins_many = 1 << 5;   // the first of several
 inline constexpr std::uint8_t no_reply = 1 << 6;      // a set that is not answered
+inline constexpr std::uint8_t run = 1 << 7;           // in a query's place: requests that a device has answered
 }  // namespace kind
 
 // A query in one word: |31 segment 16|15 kind 8|7 key_bytes 0|
@@ -83,6 +85,8 @@ struct alignas(cache_line_bytes) NoItem {
   char rest[cache_line_bytes - sizeof(Item)]{};
 };
 inline constinit NoItem no_item{};
+// That of a run, which needs none: not no_item, so that it is not searched for.
+inline constinit NoItem item_of_run{};
 
 struct alignas(cache_line_bytes) Strip {
   char key16[strip_queries][short_key_bytes_max];  // the key's first bytes, zeros behind its end
@@ -98,16 +102,22 @@ struct alignas(cache_line_bytes) Strip {
   const Item* item[strip_queries];       // the candidate; no_item: none
   std::uint32_t info[strip_queries];
   const char* key[strip_queries];
-  const char* line[strip_queries];  // where the line begins, if it has several keys
-  SetPart set[strip_queries];       // of sets
-  std::uint32_t layout[strip_queries];
-  std::uint32_t count = 0;                // columns from here on hold earlier queries
-  std::uint32_t left = 0;                 // bit i: query i is left to search_second()
-  std::uint32_t sets = 0;                 // bit i: query i is a set
-  std::uint32_t located = 0;              // bit i: query i has a device's candidate, and is not searched for
-  std::uint32_t added = 0;                // bit i: query i is a set of a new key, whose leaf child[i] names
-  std::uint32_t overwrites = 0;           // bit i: query i is a set that overwrites a deferred one
-  std::uint32_t overwritten = 0;          // bit i: query i is a set that query successor[i] of the ring overwrites
+  const char* line[strip_queries];  // where the line begins, if it has several keys; where a run does
+  union {
+    SetPart set[strip_queries];   // of sets
+    FrameRun run[strip_queries];  // of runs
+  };
+  union {
+    std::uint32_t layout[strip_queries];
+    std::uint32_t tile[strip_queries];  // of runs
+  };
+  std::uint32_t count = 0;        // columns from here on hold earlier queries
+  std::uint32_t left = 0;         // bit i: query i is left to search_second()
+  std::uint32_t sets = 0;         // bit i: query i is a set
+  std::uint32_t located = 0;      // bit i: query i has a device's candidate, or is a run: it is not searched for
+  std::uint32_t added = 0;        // bit i: query i is a set of a new key, whose leaf child[i] names
+  std::uint32_t overwrites = 0;   // bit i: query i is a set that overwrites a deferred one
+  std::uint32_t overwritten = 0;  // bit i: query i is a set that query successor[i] of the ring overwrites
   std::uint8_t successor[strip_queries];  // in the ring's order of queries
   std::uint8_t deferred[strip_queries];   // of a set that overwrites one: its place in Deferring::sets
   bool is_uniform = false;                // full, one segment, gets of one kind, one key a line, no long key
@@ -121,8 +131,9 @@ struct alignas(cache_line_bytes) Strip {
   // Where the command begins.
   const char* line_of(std::uint32_t i) const noexcept {
     const std::uint8_t k = kind(i);
-    return (k & (kind::continues | kind::begins_many)) != 0 ? line[i]
-                                                            : key[i] - bytes_before_key[k & kind::command_mask];
+    return (k & (kind::continues | kind::begins_many | kind::run)) != 0
+               ? line[i]
+               : key[i] - bytes_before_key[k & kind::command_mask];
   }
   Leaf* leaf_of_added(std::uint32_t i) const noexcept {
     return (added >> i & 1) != 0 ? static_cast<Leaf*>(*child[i]) : nullptr;
@@ -134,6 +145,7 @@ struct alignas(cache_line_bytes) Strip {
     return {key_of(i), {set[i].value, set[i].value_bytes}, set[i].client_flags, set[i].expiry_s, false, shows_id};
   }
 };
+static_assert(sizeof(Strip) == 1024, "a larger one costs every GET 1 %");
 
 // Selects, in the 32 bytes of an item's two words and its key's first bytes, the bits that is_usual() compares, by the
 // key's length (at most 16). An item that matches is live, does not expire, is not stale, has no client flags, is not
@@ -232,6 +244,9 @@ struct Mode {
   bool defers = false;  // sets that later ones overwrite: State::defers
 };
 
+// What fills strips: the text of requests, and what a device has told of it (Lane::set_answers()).
+enum class Source : std::uint8_t { text, located, runs };
+
 // Where a key's cells are, by the index's kind. The hot path is the table's: one comparison tells all others from it,
 // that a kind has stages of its own (has_own_stages()), or does not search buckets (`set` and what follows).
 enum class CellsIn : std::uint8_t {
@@ -299,8 +314,11 @@ struct State {
   std::uint64_t item_bytes_max = 0;
   std::uint32_t unusual_layout = 0;  // no_layout: no set is a usual one; else 0
   std::vector<std::string_view>* keys = nullptr;
-  LocatedKeys* located = nullptr;     // Lane::set_located()
-  std::uint64_t located_queries = 0;  // of the run
+  Source source = Source::text;
+  LocatedKeys* located = nullptr;     // of Source::located
+  FrameRuns* runs = nullptr;          // of Source::runs
+  std::uint64_t located_queries = 0;  // of this run of the lane
+  std::uint64_t device_keys = 0;      // answered by a device, likewise
   Laps* laps = nullptr;
 
   // Position of the parser.
@@ -436,6 +454,13 @@ TD_NOINLINE void prefetch_stripes(const State& state, const Strip& strip, bool s
 // Append the reply to a miss, and to a hit with a long value.
 TD_NOINLINE void write_miss(State& state, const Strip& strip, std::uint32_t i);
 TD_NOINLINE void write_long(State& state, const Strip& strip, std::uint32_t i, const Hit& hit);
+// Predicts that the next gets are of the last one's kind. Bit i of `gets`: query i is no set. A run's kind is no
+// query's.
+TD_NOINLINE void expect_kind(State& state, const Strip& strip, std::uint32_t gets) noexcept;
+// Appends the strip's keys, and the first ones of the lines of runs.
+TD_NOINLINE void sample_keys(std::vector<std::string_view>& keys, const Strip& strip);
+// Answers what a device has: query i of the strip is a run.
+TD_NOINLINE void answer_run(State& state, const Strip& strip, std::uint32_t i);
 // Begins to answer another segment. False: it has stopped.
 TD_NOINLINE bool enter_segment(State& state, std::uint32_t segment) noexcept;
 // Stops query i's segment before the query's command, and takes back the replies to earlier keys of its line.

@@ -1,6 +1,8 @@
-// In place of the parser and the search: keys that a device has located (frames/located_keys.hpp). Their locations are
-// candidates like those of a search on the host, only older: whoever answers compares the item's key, and asks the
-// index where it is another's. Part of lane-inl.hpp, inside its namespace.
+// In place of the parser and the search: what a device has told of the input. Part of lane-inl.hpp, inside its
+// namespace.
+
+// --- keys that it has located (frames/located_keys.hpp). Their locations are candidates like those of a search on the
+// host, only older: whoever answers compares the item's key, and asks the index where it is another's.
 
 static_assert(LocatedKey::get == kind::get && LocatedKey::gets == kind::gets &&
               LocatedKey::meta_read == kind::meta_read);
@@ -48,7 +50,7 @@ TD_INLINE void take_located(State& s, Filling& filling) noexcept {
 }
 
 // As parse(): located keys, and lines between them.
-TD_NOINLINE inline void take_and_parse(State& s, Strip& strip) noexcept {
+TD_INLINE void take_located_and_parse(State& s, Strip& strip) noexcept {
   fill(s, strip, [&s](Filling& filling, const LaneSegment& segment) {
     while (s.at != segment.end) {
       if (TD_LIKELY(s.located->find(s.at, s.line != nullptr))) {
@@ -62,6 +64,43 @@ TD_NOINLINE inline void take_and_parse(State& s, Strip& strip) noexcept {
       if (filling.full() || s.at < until) return;
     }
   });
+}
+
+// --- runs that it has answered (frames/frame_runs.hpp)
+
+// The begin of the run's replies, for when it is answered.
+TD_INLINE void prefetch_replies(const FrameRuns& runs) noexcept {
+  constexpr std::uint32_t bytes_max = 8 * cache_line_bytes;
+  const char* const replies = runs.reply(runs.run());
+  for (std::uint32_t at = 0; at < std::min(runs.run().reply_bytes, bytes_max); at += cache_line_bytes)
+    prefetch_read(replies + at);
+}
+
+// As parse(): runs, and lines between them, whose keys are noted.
+TD_INLINE void take_runs_and_parse(State& s, Strip& strip) noexcept {
+  fill(s, strip, [&s](Filling& filling, const LaneSegment& segment) {
+    FrameRuns& runs = *s.runs;
+    runs.enter(segment.end);
+    while (s.at != segment.end && !filling.full()) {
+      if (s.line == nullptr && runs.take(s.at)) {
+        prefetch_replies(runs);
+        filling.put_run(s.at, runs.run(), runs.tile());
+        s.at += runs.run().bytes;
+        continue;
+      }
+      const char* const until = runs.next(segment.end);
+      const auto first = static_cast<std::uint32_t>(filling.count);
+      parse_lines<true>(s, filling, segment, until);
+      for (std::uint32_t i = first; i < filling.count; ++i) runs.note_executed(filling.strip.key_of(i));
+      if (s.at < until) return;
+    }
+  });
+}
+
+// --- either of them
+
+TD_NOINLINE inline void take_and_parse(State& s, Strip& strip) noexcept {
+  s.source == Source::runs ? take_runs_and_parse(s, strip) : take_located_and_parse(s, strip);
 }
 
 // Counts the queries of the strip, which was answered as far as its segments have not stopped.

@@ -81,7 +81,6 @@ void Dispatcher::answer_oldest() {
 // Answers the intake for which a device has, or should have, made replies.
 void Dispatcher::answer_frames() {
   frames_.take_replies();
-  frames_.send_whole();
   lane_.run();
   answer_datagrams();
   batches_.run(false);

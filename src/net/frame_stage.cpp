@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
 #include "codec/scan.hpp"
 #include "codec/udp.hpp"
@@ -99,99 +98,27 @@ bool FrameStage::fill(FrameColumns& frames) {
 }
 
 void FrameStage::take_replies() {
-  Intake& in = batches_.in();
-  joined_.clear();
-  whole_.clear();
-  in.parts.clear();
-  if (worker_.runner->begin_located()) return;
-  if (worker_.runner->begin_frames()) {
-    lane_.divider().begin(batches_.input());
-    for_each_asked([&](std::size_t i) { take_stream(i); }, [&](FrameDatagram& d) { take_datagram(d); });
-  }
-  worker_.runner->end_frames();
+  Runner& runner = *worker_.runner;
+  replies_.clear();
+  if (runner.begin_located()) return;
+  if (!runner.begin_frames()) return runner.end_answers();
+  send_whole_streams();
+  std::vector<FrameDatagram>& datagrams = batches_.in().datagrams;
+  if (FrameRuns* const runs = runner.runs(); runs != nullptr && !datagrams.empty()) runs->go_to(datagrams[0].begin);
+  for (FrameDatagram& datagram : datagrams) take_datagram(datagram);
 }
 
-// The usual case: all of a stream is one run.
-bool FrameStage::take_whole(std::size_t i) {
-  const InputArena& input = batches_.input();
-  const LaneSegment& segment = batches_.in().segments[i];
-  FrameRun run;
-  if (!worker_.runner->take_whole_frames(input.offset_of(segment.begin), input.offset_of(segment.end), run))
-    return false;
-  whole_.push_back({i, run});
-  if (auto* const keys = worker_.meter.keys_of(batches_.in()); TD_UNLIKELY(keys != nullptr))
-    sample_keys(segment.begin, segment.end, *keys);
-  return true;
-}
-
-void FrameStage::take_stream(std::size_t i) {
-  Intake& in = batches_.in();
-  const LaneSegment& segment = in.segments[i];
-  if (segment.binary || TD_LIKELY(take_whole(i))) return;
-  LaneWait& wait = in.waits[i];
-  wait.first_part = in.parts.size();
-  lane_.divider().divide(segment.begin, segment.end, in.parts);
-  wait.parts = in.parts.size() - wait.first_part;
-  wait.stream_end = segment.end;
-  auto* const keys = worker_.meter.keys_of(in);
-  if (TD_LIKELY(keys == nullptr)) return;
-  const char* answered = segment.begin;
-  for (const StreamPart& part : std::span(in.parts).subspan(wait.first_part)) {
-    sample_keys(answered, part.begin, *keys);
-    answered = part.end;
-  }
-}
-
-void FrameStage::take_datagram(FrameDatagram& datagram) {
-  const InputArena& input = batches_.input();
-  datagram.output_begin = datagram.output_end = joined_.size();
-  FrameRun run;
-  if (!worker_.runner->take_frames(input.offset_of(datagram.begin), input.offset_of(datagram.end), run)) return;
-  joined_.append(worker_.runner->reply(run), run.reply_bytes);
-  datagram.output_end = joined_.size();
-  lane_.count(FrameCounts::of(run), nullptr);
-  if (auto* const keys = worker_.meter.keys_of(batches_.in()); TD_UNLIKELY(keys != nullptr))
-    sample_keys(datagram.begin + udp_frame_bytes, datagram.begin + run.bytes, *keys);
-}
-
-// The first key of each line of some answered requests.
-void FrameStage::sample_keys(const char* begin, const char* end, std::vector<std::string_view>& keys) {
-  while (begin < end) {
-    const auto* const space = static_cast<const char*>(std::memchr(begin, ' ', static_cast<std::size_t>(end - begin)));
-    if (space == nullptr) return;
-    const char* key_end = space + 1;
-    while (key_end < end && static_cast<unsigned char>(*key_end) > ' ') ++key_end;
-    keys.emplace_back(space + 1, static_cast<std::size_t>(key_end - space - 1));
-    const auto* const line_end =
-        static_cast<const char*>(std::memchr(key_end, '\n', static_cast<std::size_t>(end - key_end)));
-    if (line_end == nullptr) return;
-    begin = line_end + 1;
-  }
-}
-
-void FrameStage::send_whole() {
+void FrameStage::send_whole_streams() {
   Intake& in = batches_.in();
   answered_.clear();
-  segments_.clear();
-  waits_.clear();
-  auto next = whole_.begin();
+  std::size_t left = 0;
   for (std::size_t i = 0; i < in.segments.size(); ++i) {
-    LaneWait& wait = in.waits[i];
-    if (TD_LIKELY(next != whole_.end() && next->segment == i)) {
-      send_to(wait, FrameCounts::of(next->run), {worker_.runner->reply(next->run), next->run.reply_bytes});
-      worker_.counters.device_streams.add();
-      ++next;
-      continue;
-    }
-    const auto parts = std::span(in.parts).subspan(wait.first_part, wait.parts);
-    if (parts.empty() || parts[0].begin != parts[0].end) {
-      keep_stream(i);
-      continue;
-    }
-    send_to(wait, lane_.divider().finish(parts, {}).answered, lane_.divider().replies(parts[0]));
+    if (TD_LIKELY(send_whole(in.segments[i], in.waits[i]))) continue;
+    in.segments[left] = in.segments[i];
+    in.waits[left++] = in.waits[i];
   }
-  std::swap(in.segments, segments_);
-  std::swap(in.waits, waits_);
+  in.segments.resize(left);
+  in.waits.resize(left);
   worker_.meter.record_lane(in, answered_);
   for (const LaneWait& wait : answered_) {
     Connection& c = *wait.connection;
@@ -200,39 +127,37 @@ void FrameStage::send_whole() {
   }
 }
 
-void FrameStage::send_to(LaneWait& wait, const FrameCounts& answered, std::string_view replies) {
-  lane_.count(answered, &wait);
-  sender_.send(*wait.connection, replies, unsent_);
+// The usual case: all of a stream is one run.
+bool FrameStage::send_whole(const LaneSegment& segment, LaneWait& wait) {
+  const InputArena& input = batches_.input();
+  FrameRun run;
+  if (segment.binary ||
+      !worker_.runner->take_whole_frames(input.offset_of(segment.begin), input.offset_of(segment.end), run))
+    return false;
+  if (auto* const keys = worker_.meter.keys_of(batches_.in()); TD_UNLIKELY(keys != nullptr))
+    append_first_keys(segment.begin, segment.end, *keys);
+  lane_.count(run, &wait);
+  worker_.counters.device_streams.add();
+  sender_.send(*wait.connection, {worker_.runner->reply(run), run.reply_bytes});
   answered_.push_back(wait);
+  return true;
 }
 
-// What the device has left of the stream waits for the lane.
-void FrameStage::keep_stream(std::size_t i) {
-  Intake& in = batches_.in();
-  LaneWait& wait = in.waits[i];
-  const std::size_t streams_left = in.segments.size() - i;
-  if (TD_UNLIKELY(wait.parts != 0 && segments_.size() + wait.parts + streams_left > UINT16_MAX)) {
-    // The lane takes no more segments: all behind the first answers is for it.
-    StreamPart& first = in.parts[wait.first_part];
-    first.end = wait.stream_end;
-    wait.parts = 1;
-  }
-  if (wait.parts == 0) {
-    segments_.push_back(in.segments[i]);
-    waits_.push_back(wait);
-    return;
-  }
-  const std::size_t first = segments_.size();
-  lane_.divider().append_segments(std::span(in.parts).subspan(wait.first_part, wait.parts), segments_);
-  waits_.push_back(wait);
-  while (waits_.size() < segments_.size()) waits_.push_back({wait.connection, wait.waits_since});
-  TD_ASSERT(segments_.size() > first);
+void FrameStage::take_datagram(FrameDatagram& datagram) {
+  const InputArena& input = batches_.input();
+  datagram.output_begin = datagram.output_end = replies_.size();
+  FrameRun run;
+  if (!worker_.runner->take_frames(input.offset_of(datagram.begin), input.offset_of(datagram.end), run)) return;
+  replies_.append(worker_.runner->reply(run), run.reply_bytes);
+  datagram.output_end = replies_.size();
+  lane_.count(run, nullptr);
+  if (auto* const keys = worker_.meter.keys_of(batches_.in()); TD_UNLIKELY(keys != nullptr))
+    append_first_keys(datagram.begin + udp_frame_bytes, datagram.begin + run.bytes, *keys);
 }
 
 void FrameStage::end_answer() noexcept {
-  batches_.in().parts.clear();
-  joined_.clear();
-  if (TD_UNLIKELY(joined_.capacity() > output_bytes_kept)) joined_.release();
+  replies_.clear();
+  if (TD_UNLIKELY(replies_.capacity() > output_bytes_kept)) replies_.release();
 }
 
 }  // namespace tandem::net

@@ -39,15 +39,13 @@ class FrameStage {
   // Puts it into the device's columns. False: there is nothing for the device.
   bool fill(FrameColumns& frames);
 
-  // The intake's flight has returned: takes the replies, if the device has made them.
+  // The intake's flight has returned. If the device has written replies, sends those to streams that one run answers,
+  // from where they lie, and takes those to datagrams. The other streams wait for the lane, which has the device's
+  // answers to them, or keys that it has located (Runner::runs()).
   void take_replies();
-  // Sends the replies to connections that are answered whole: those of one run from where the device has written them.
-  // What is left of the others waits for the lane, with the
-  // device's replies ahead of it and behind it.
-  void send_whole();
   // The reply to a datagram; empty: there is none.
   std::string_view reply(const FrameDatagram& datagram) const noexcept {
-    return {joined_.data() + datagram.output_begin, datagram.output_end - datagram.output_begin};
+    return {replies_.data() + datagram.output_begin, datagram.output_end - datagram.output_begin};
   }
   // The replies were sent.
   void end_answer() noexcept;
@@ -55,12 +53,9 @@ class FrameStage {
  private:
   template <class OfStream, class OfDatagram>
   void for_each_asked(OfStream stream, OfDatagram datagram);
-  void take_stream(std::size_t i);
-  bool take_whole(std::size_t i);
-  void send_to(LaneWait& wait, const FrameCounts& answered, std::string_view replies);
+  void send_whole_streams();
+  bool send_whole(const LaneSegment& segment, LaneWait& wait);
   void take_datagram(FrameDatagram& datagram);
-  void keep_stream(std::size_t i);
-  static void sample_keys(const char* begin, const char* end, std::vector<std::string_view>& keys);
 
   WorkerState& worker_;
   Connections& connections_;
@@ -70,17 +65,7 @@ class FrameStage {
   LaneStage& lane_;
   bool is_open_ = false, takes_datagrams_ = false, takes_queries_ = false;
   std::vector<LaneWait> answered_;  // connections whose input the device has answered whole
-  // Streams of which one run is the answer, by their segments.
-  struct Whole {
-    std::size_t segment;
-    FrameRun run;
-  };
-  std::vector<Whole> whole_;
-  Output joined_;  // replies to other streams, and to datagrams
-  Output unsent_;  // empty between two replies
-  // What is left, in place of the intake's.
-  std::vector<LaneSegment> segments_;
-  std::vector<LaneWait> waits_;
+  Output replies_;                  // to datagrams
 };
 
 }  // namespace tandem::net

@@ -105,21 +105,52 @@ TEST_F(Framing, WhatASocketDoesNotTakeOfAWholeStreamIsSentLater) {
   EXPECT_TRUE(all == times(300, hit("v", value) + "END\r\n")) << all.size();
 }
 
+// The same of a stream whose replies are the lane's and, from where they lie, the device's.
+TEST_F(Framing, WhatASocketDoesNotTakeOfLentRepliesIsSentLater) {
+  const std::string value(60, 'v'), gets = times(60, "get v\r\n"), replies = times(60, hit("v", value) + "END\r\n");
+  store("v", value);
+  const Client slow = connect_text(), next = connect_text();
+  const int bytes = 4096;
+  ASSERT_EQ(setsockopt(slow.connection.fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes), 0);
+  const std::string set = "set c 0 0 1\r\nx\r\n";
+  ask({{slow, times(4, gets + set)}, {next, "get v\r\n" + set + "delete c\r\nget v\r\n"}});
+  dispatcher.answer_oldest();
+  EXPECT_EQ(whole(), 0u);
+  EXPECT_EQ(receive(next.socket),
+            times(1, hit("v", value) + "END\r\nSTORED\r\nDELETED\r\n" + hit("v", value) + "END\r\n"));
+  ASSERT_TRUE(slow.connection.is_blocked());
+  ask({{next, times(300, "get w\r\n")}});
+  dispatcher.answer_oldest();
+  EXPECT_EQ(receive(next.socket), times(300, "END\r\n"));
+  std::string all = receive(slow.socket);
+  while (!sender.drain(slow.connection)) all += receive(slow.socket);
+  all += receive(slow.socket);
+  EXPECT_TRUE(all == times(4, replies + "STORED\r\n")) << all.size();
+  EXPECT_EQ(worker.context->tasks.on_device[index_of(Task::write_response)].get(), 240u + 1u + 300u);
+}
+
+// What is left of a stream goes behind the device's replies to it, which are kept together with the lane's.
+TEST_F(Framing, WhatTheLaneLeavesGoesBehindLentReplies) {
+  const std::string value(60, 'v'), replies = times(60, hit("v", value) + "END\r\n");
+  store("v", value);
+  const Client client = connect_text();
+  ask({{client, "set c 0 0 1\r\nx\r\n" + times(60, "get v\r\n") + "delete c\r\nget v\r\n"}});
+  dispatcher.answer_oldest();
+  EXPECT_EQ(receive(client.socket), "STORED\r\n" + replies + "DELETED\r\n" + hit("v", value) + "END\r\n");
+}
+
 TEST_F(Framing, RepliesToABlockedOrClosedConnection) {
   const Client client = connect();
   const std::string much(std::size_t{8} << 20, 'm');
-  Output output;
-  sender.send(client.connection, much, output);
+  sender.send(client.connection, much);
   ASSERT_TRUE(client.connection.is_blocked());
-  sender.send(client.connection, "more", output);
-  EXPECT_TRUE(output.empty());
+  sender.send(client.connection, "more");
   std::string all = receive(client.socket);
   while (!sender.drain(client.connection)) all += receive(client.socket);
   all += receive(client.socket);
   EXPECT_TRUE(all == much + "more") << all.size();
   connections.close(client.connection);
-  sender.send(client.connection, "late", output);
-  EXPECT_TRUE(output.empty());
+  sender.send(client.connection, "late");
   EXPECT_EQ(receive(client.socket), "");
 }
 

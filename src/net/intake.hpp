@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "codec/output.hpp"
-#include "lane/divide.hpp"
 #include "lane/lane.hpp"
 #include "net/connection.hpp"
 #include "net/output_range.hpp"
@@ -51,9 +50,6 @@ struct LaneWait {
   std::uint64_t sent_at = 0;
   std::size_t ahead_begin = 0, ahead_bytes = 0;
   std::array<std::uint32_t, lane_command_count> commands{};
-  // Of a stream that a device has seen, with its first segment: its parts in Intake::parts, and its end.
-  std::size_t first_part = 0, parts = 0;
-  const char* stream_end = nullptr;
 };
 
 // A datagram that a device may answer.
@@ -70,7 +66,6 @@ struct Intake {
   // Input that waits for the lane, or for a device that answers it from its bytes; and its connections.
   std::vector<LaneSegment> segments;
   std::vector<LaneWait> waits;
-  std::vector<StreamPart> parts;
   std::vector<FrameDatagram> datagrams;
   // Some entries follow the lane: their replies go behind other replies of this pass, and their connections may be
   // closed.

@@ -13,8 +13,7 @@ LaneStage::LaneStage(WorkerState& worker, Connections& connections, Sender& send
       responder_(responder),
       batches_(batches),
       parser_(parser),
-      lane_(*worker.context, worker.server.protocol),
-      divider_(*worker.runner, worker.context->shared.hash_seed) {}
+      lane_(*worker.context, worker.server.protocol) {}
 
 // Clients that watch, and the log, are told of single requests, which only the general path does.
 bool LaneStage::may_wait() const noexcept {
@@ -45,17 +44,15 @@ bool LaneStage::wait(Connection& c, const char* begin, const char* end, std::uin
 
 void LaneStage::run() {
   Intake& in = batches_.in();
-  if (in.segments.empty()) return;
-  const bool has_devices = worker_.runner->has_devices();
+  if (in.segments.empty()) return worker_.runner->end_answers();
   // The lane may be closed meanwhile: a client may watch since the input was received.
   if (TD_LIKELY(may_run())) {
     Output& output = responder_.output();
     for (std::size_t first = 0; first < in.segments.size();) {
       const std::span<LaneSegment> left = std::span(in.segments).subspan(first);
-      lane_.set_located(worker_.runner->located());
+      lane_.set_answers(worker_.runner->runs(), worker_.runner->located());
       const std::size_t done =
           lane_.run(left, output, output_flush_bytes, worker_.meter.sampled(), worker_.meter.keys_of(in));
-      if (TD_UNLIKELY(has_devices)) join_replies(left);
       for (std::size_t i = 0; i < left.size(); ++i) end(left[i], in.waits[first + i], i < done);
       output.clear();
       if (TD_LIKELY(done == left.size())) break;
@@ -64,11 +61,7 @@ void LaneStage::run() {
   } else {
     for (LaneSegment& segment : in.segments) segment.rest = segment.begin;
   }
-  if (TD_UNLIKELY(has_devices)) {
-    worker_.runner->end_located();
-    keep_fronts();
-    join_streams();
-  }
+  worker_.runner->end_answers();
   worker_.meter.record_lane(in, in.waits);
   for (std::size_t i = 0; i < in.segments.size(); ++i) parse_rest(in.segments[i], in.waits[i]);
   in.segments.clear();
@@ -80,78 +73,19 @@ void LaneStage::run() {
 std::size_t LaneStage::resume_at(std::size_t first, bool has_ended) noexcept {
   const std::span<LaneSegment> all(batches_.in().segments);
   if (!has_ended && all[first].rest == all[first].begin) return all.size();  // the lane is closed now
-  first = offer_again(all, first);
+  for (LaneSegment& segment : all.subspan(first)) segment.resume();
   if (first == all.size()) return first;
   const Connection& c = *batches_.in().waits[first].connection;
-  if (!c.is_blocked() && !c.is_closed()) return first;
-  do ++first;
-  while (first < all.size() && all[first].follows);
-  return first;
+  return c.is_blocked() || c.is_closed() ? first + 1 : first;
 }
 
-// After a run: replies to segments of one stream, which follow each other in the output, are sent as one.
-void LaneStage::join_replies(std::span<LaneSegment> segments) noexcept {
-  for (std::size_t i = 0; i + 1 < segments.size(); ++i) {
-    LaneSegment &segment = segments[i], &next = segments[i + 1];
-    if (!next.follows || !segment.is_answered() || next.output_begin == next.output_end) continue;
-    TD_ASSERT(segment.output_begin == segment.output_end || segment.output_end == next.output_begin);
-    if (segment.output_begin != segment.output_end) next.output_begin = segment.output_begin;
-    segment.output_end = segment.output_begin;
-  }
-}
-
-// A device's replies to segments that the lane did not reach.
-void LaneStage::keep_fronts() {
-  Intake& in = batches_.in();
-  for (std::size_t i = 0; i < in.segments.size(); ++i) {
-    if (!in.segments[i].front.empty()) keep_ahead(in.waits[i], in.segments[i].front);
-  }
-}
-
-// Makes one segment of those of each stream that a device has seen, when the lane has run over them.
-void LaneStage::join_streams() {
-  Intake& in = batches_.in();
-  if (in.parts.empty()) return;
-  std::size_t streams = 0;
-  for (std::size_t i = 0, end = 0; i < in.segments.size(); i = end) {
-    for (end = i + 1; end < in.segments.size() && in.segments[end].follows;) ++end;
-    LaneSegment stream = in.segments[i];
-    LaneWait wait = in.waits[i];
-    if (wait.parts != 0) {
-      const auto [rest, answered] = divider_.finish(std::span(in.parts).subspan(wait.first_part, wait.parts),
-                                                    std::span(in.segments).subspan(i, end - i));
-      count(answered, &wait);
-      stream.end = wait.stream_end;
-      stream.rest = rest != nullptr ? rest : stream.end;
-    }
-    for (const LaneWait& other : std::span(in.waits).subspan(i + 1, end - i - 1)) {
-      for (std::size_t command = 0; command < lane_command_count; ++command)
-        wait.commands[command] += other.commands[command];
-      if (other.sent_at != 0) wait.sent_at = other.sent_at;
-      if (other.ahead_bytes == 0) continue;
-      wait.ahead_begin = other.ahead_begin;
-      wait.ahead_bytes = other.ahead_bytes;
-    }
-    in.segments[streams] = stream;
-    in.waits[streams++] = wait;
-  }
-  in.segments.resize(streams);
-  in.waits.resize(streams);
-  in.parts.clear();
-}
-
-void LaneStage::count(const FrameCounts& answered, LaneWait* wait) noexcept {
+void LaneStage::count(const FrameRun& answered, LaneWait* wait) noexcept {
   worker_.meter.parsed(answered.keys);
   worker_.meter.answered(answered.keys);
   worker_.counters.cmd_meta.add(answered.metas);
   if (wait == nullptr) return;
-  wait->commands[static_cast<std::size_t>(LaneCommand::get)] += answered.requests - answered.metas;
+  wait->commands[static_cast<std::size_t>(LaneCommand::get)] += std::uint32_t{answered.requests} - answered.metas;
   wait->commands[static_cast<std::size_t>(LaneCommand::meta_read)] += answered.metas;
-}
-
-void LaneStage::keep_ahead(LaneWait& wait, std::string_view replies) {
-  wait.ahead_begin = responder_.keep_ahead(replies);
-  wait.ahead_bytes = replies.size();
 }
 
 // SD of a segment's replies. If the lane has ended the segment and left a part of it, they are kept, and sent together
@@ -167,12 +101,17 @@ void LaneStage::end(const LaneSegment& segment, LaneWait& wait, bool done) {
   for (const LaneCommand meta : {LaneCommand::meta_read, LaneCommand::meta_read_key, LaneCommand::meta_store})
     metas += segment.commands[static_cast<std::size_t>(meta)];
   worker_.counters.cmd_meta.add(metas);
-  const std::size_t bytes = segment.output_end - segment.output_begin;
-  if (bytes == 0) return;
-  if (done && segment.rest != segment.end) return keep_ahead(wait, {output.data() + segment.output_begin, bytes});
+  if (!segment.has_replies()) return;
+  const OutputRange range{&output, segment.output_begin, segment.output_end, segment.externals_begin,
+                          segment.externals_end};
+  if (done && segment.rest != segment.end) {
+    wait.ahead_begin = responder_.keep_ahead(range);
+    wait.ahead_bytes = range.bytes();
+    return;
+  }
   {
     const Meter::Timed timed(meter, Task::send);
-    sender_.send(*wait.connection, {&output, segment.output_begin, segment.output_end, 0, 0});
+    sender_.send(*wait.connection, range);
   }
   if (TD_UNLIKELY(meter.sampled())) wait.sent_at = cycles_now();
 }

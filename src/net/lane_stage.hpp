@@ -4,10 +4,7 @@
 // Thread safety: the worker's thread.
 #pragma once
 #include <cstdint>
-#include <span>
-#include <string_view>
 
-#include "lane/divide.hpp"
 #include "lane/lane.hpp"
 #include "net/batches.hpp"
 #include "net/connections.hpp"
@@ -38,19 +35,13 @@ class LaneStage {
   // Answers what waits, and parses what the lane leaves; batches that are full are run on the host.
   void run();
 
-  // Divides streams that a device has seen; run() continues with the parts (Intake::parts) and finishes the division.
-  StreamDivider& divider() noexcept { return divider_; }
-  // Counts requests that a device has answered. wait: nullptr for a datagram.
-  void count(const FrameCounts& answered, LaneWait* wait) noexcept;
+  // Counts requests that a device has answered whole. wait: nullptr for a datagram.
+  void count(const FrameRun& answered, LaneWait* wait) noexcept;
 
  private:
   bool may_wait() const noexcept;
   bool may_run() const noexcept { return may_wait() && lane_.may_run(); }
   std::size_t resume_at(std::size_t first, bool has_ended) noexcept;
-  static void join_replies(std::span<LaneSegment> segments) noexcept;
-  void keep_fronts();
-  void join_streams();
-  void keep_ahead(LaneWait& wait, std::string_view replies);
   void end(const LaneSegment& segment, LaneWait& wait, bool done);
   void parse_rest(const LaneSegment& segment, const LaneWait& wait);
 
@@ -61,7 +52,6 @@ class LaneStage {
   Batches& batches_;
   RequestParser& parser_;
   Lane lane_;
-  StreamDivider divider_;
   bool is_allowed_ = false, is_open_ = false;
 };
 

@@ -13,14 +13,17 @@ namespace tandem::net {
 struct OutputRange {
   const Output* output;
   std::size_t begin, end;                      // buffer bytes
-  std::size_t externals_begin, externals_end;  // pinned stretches spliced in
+  std::size_t externals_begin, externals_end;  // pinned or lent stretches spliced in
 
   bool empty() const noexcept { return begin == end && externals_begin == externals_end; }
   bool has_externals() const noexcept { return externals_begin != externals_end; }
+  // Whether it has lent stretches; then none is pinned.
+  bool is_lent() const noexcept { return has_externals() && output->externals()[externals_begin].pin == no_location; }
   std::size_t copied_bytes() const noexcept { return end - begin; }
-  std::uint64_t pinned_bytes() const noexcept {
-    std::uint64_t sum = 0;
-    for (std::size_t i = externals_begin; i < externals_end; ++i) sum += output->externals()[i].bytes;
+  std::size_t bytes() const noexcept {
+    std::size_t sum = copied_bytes();
+    for (std::size_t i = externals_begin; i < externals_end; ++i)
+      sum += static_cast<std::size_t>(output->externals()[i].bytes);
     return sum;
   }
   // How many stretches for_each() calls for, at most.

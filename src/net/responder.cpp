@@ -309,7 +309,7 @@ bool Responder::has_all_messages(const Entry& entry) const noexcept {
 bool Responder::end_message(Entry& entry) {
   const OutputRange range = entry.range_in(output_);
   entry.open = false;
-  const std::uint64_t bytes = range.copied_bytes() + range.pinned_bytes();
+  const std::uint64_t bytes = range.bytes();
   const bool fits = entry.message_bytes + bytes <= udp_reply_bytes_max;
   if (bytes == udp_frame_bytes || !fits) {  // a quiet command; too long a reply
     if (!fits) worker_.counters.udp_replies_dropped.add();
@@ -337,7 +337,7 @@ void Responder::flush_if_large(Batch& batch, std::uint32_t next) {
     // A datagram's command has more queries: its reply is sent when it is whole, or dropped when it is too long.
     Entry& entry = entries_[written_ - 1];
     const OutputRange range = entry.range_in(output_);
-    if (entry.message_bytes + range.copied_bytes() + range.pinned_bytes() <= udp_reply_bytes_max) return;
+    if (entry.message_bytes + range.bytes() <= udp_reply_bytes_max) return;
     end_message(entry);
     message_open_ = false;
     skip_from(batch, next);
@@ -406,9 +406,9 @@ void Responder::add_message(const UdpReply& to, std::string_view reply) {
   messages_.push_back({to, begin, output_.size(), 0, 0});
 }
 
-std::size_t Responder::keep_ahead(std::string_view replies) {
+std::size_t Responder::keep_ahead(const OutputRange& replies) {
   const std::size_t begin = ahead_.size();
-  ahead_.append(replies);
+  replies.for_each([this](const char* p, std::size_t bytes, Location) { ahead_.append(p, bytes); });
   return begin;
 }
 

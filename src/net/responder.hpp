@@ -43,7 +43,7 @@ class Responder final : public ResponseWriter {
   void add_message(const UdpReply& to, std::string_view reply);
   // Replies that go before other replies of the same connection in this pass: keeps a copy until they are written or
   // sent, for Entry::ahead_begin, which is returned.
-  std::size_t keep_ahead(std::string_view replies);
+  std::size_t keep_ahead(const OutputRange& replies);
   void send_ahead(Entry& entry);
   // The output, for a part that sends replies of its own between two batches. Empty before and after.
   Output& output() noexcept { return output_; }

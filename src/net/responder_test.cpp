@@ -68,7 +68,10 @@ TEST_F(ResponderTest, WhatWasKeptAheadIsSentFirst) {
   for (const std::string_view kept : {"ahead\r\n", "other\r\n"}) {
     const bool is_first = kept == "ahead\r\n";
     Entry& of = parse(is_first ? &both.connection : &alone.connection, is_first ? "get none\r\n" : "");
-    of.ahead_begin = responder.keep_ahead(kept);
+    Output output;
+    output.append(kept.substr(0, 2));
+    output.append_borrowed(kept.data() + 2, kept.size() - 2);
+    of.ahead_begin = responder.keep_ahead({&output, 0, output.size(), 0, 1});
     of.ahead_bytes = kept.size();
   }
   run();

@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <memory>
 #include <new>
@@ -18,11 +19,22 @@ bool would_block() noexcept { return errno == EAGAIN || errno == EINTR; }
 // The connection's replies go through OpenSSL.
 bool is_encrypted(const Connection& c) noexcept { return TD_UNLIKELY(c.tls != nullptr) && !c.tls->kernel_sends(); }
 
+std::ptrdiff_t try_send(Connection& c, iovec* parts, std::size_t count) {
+  if (is_encrypted(c)) return c.tls->send(parts, count);
+  msghdr message{};
+  message.msg_iov = parts;
+  message.msg_iovlen = count;
+  return sendmsg(c.fd, &message, MSG_NOSIGNAL);
+}
+
 }  // namespace
 
 // Returns how many bytes the socket took. The connection may be closed afterwards.
 std::size_t Sender::send_now(Connection& c, const char* from, std::size_t bytes) {
-  const std::ptrdiff_t sent = is_encrypted(c) ? c.tls->send(from, bytes) : send_bytes(c.fd, from, bytes);
+  return note_sent(c, is_encrypted(c) ? c.tls->send(from, bytes) : send_bytes(c.fd, from, bytes));
+}
+
+std::size_t Sender::note_sent(Connection& c, std::ptrdiff_t sent) {
   if (TD_UNLIKELY(sent < 0)) {
     if (!would_block()) connections_.close(c);
     return 0;
@@ -31,13 +43,38 @@ std::size_t Sender::send_now(Connection& c, const char* from, std::size_t bytes)
   return static_cast<std::size_t>(sent);
 }
 
-void Sender::send(Connection& c, std::string_view replies, Output& output) {
-  TD_DEBUG_ASSERT(output.empty());
+void Sender::send(Connection& c, std::string_view replies) {
   if (TD_LIKELY(!c.is_blocked() && !c.is_closed())) replies.remove_prefix(send_now(c, replies.data(), replies.size()));
   if (TD_LIKELY(replies.empty()) || c.is_closed()) return;
-  output.append(replies);
-  send(c, {&output, 0, output.size(), 0, 0});
-  output.clear();
+  copy_.append(replies);
+  send_copy(c);
+}
+
+// As many stretches of the range as one system call takes.
+std::size_t Sender::send_stretches(Connection& c, const OutputRange& range) {
+  iovec parts[send_segments_max];
+  std::size_t count = 0;
+  range.for_each([&](const char* p, std::size_t bytes, Location) {
+    if (count < send_segments_max) parts[count++] = {const_cast<char*>(p), bytes};
+  });
+  return note_sent(c, try_send(c, parts, count));
+}
+
+void Sender::send_lent(Connection& c, const OutputRange& range) {
+  std::size_t sent = send_stretches(c, range);
+  if (c.is_closed()) return;
+  range.for_each([&](const char* p, std::size_t bytes, Location) {
+    const std::size_t gone = std::min(sent, bytes);
+    sent -= gone;
+    copy_.append(p + gone, bytes - gone);
+  });
+  send_copy(c);
+}
+
+void Sender::send_copy(Connection& c) {
+  send(c, {&copy_, 0, copy_.size(), 0, 0});
+  copy_.clear();
+  if (TD_UNLIKELY(copy_.capacity() > output_bytes_kept)) copy_.release();
 }
 
 void Sender::send(Connection& c, OutputRange range) {
@@ -47,6 +84,7 @@ void Sender::send(Connection& c, OutputRange range) {
     hold(c, range);
     return;
   }
+  if (TD_UNLIKELY(range.is_lent())) return send_lent(c, range);
   if (TD_LIKELY(!range.has_externals())) {
     range.begin += send_now(c, range.output->data() + range.begin, range.copied_bytes());
     if (TD_LIKELY(range.begin == range.end) || c.is_closed()) return;
@@ -101,15 +139,12 @@ bool Sender::hold(Connection& c, const OutputRange& range) {
 bool Sender::drain(Connection& c) {
   for (;;) {
     iovec parts[send_segments_max];
-    msghdr message{};
-    message.msg_iov = parts;
-    message.msg_iovlen = c.unsent->next(parts, send_segments_max);
-    if (message.msg_iovlen == 0) break;
-    const std::ptrdiff_t sent =
-        is_encrypted(c) ? c.tls->send(parts, message.msg_iovlen) : sendmsg(c.fd, &message, MSG_NOSIGNAL);
+    const std::size_t count = c.unsent->next(parts, send_segments_max);
+    if (count == 0) break;
+    const std::ptrdiff_t sent = try_send(c, parts, count);
     if (sent < 0) {
       if (errno == EINTR) continue;  // edge-triggered: no event follows
-      if (errno == EFAULT) touch_pages(parts, message.msg_iovlen);
+      if (errno == EFAULT) touch_pages(parts, count);
       if (!would_block()) connections_.close(c);
       return false;
     }
@@ -130,7 +165,7 @@ bool Sender::drain(Connection& c) {
 
 void Sender::unpin(const OutputRange& range) const noexcept {
   for (std::size_t i = range.externals_begin; i < range.externals_end; ++i) {
-    worker_.heap().unpin(range.output->externals()[i].pin);
+    if (const Location pin = range.output->externals()[i].pin; pin != no_location) worker_.heap().unpin(pin);
   }
 }
 

@@ -22,9 +22,9 @@ class Sender {
   // Sends the range, behind what the connection has not sent yet, and takes its pins over. The connection may be
   // blocked or closed afterwards; a closed one's range is dropped.
   void send(Connection& c, OutputRange range);
-  // The same for bytes that lie elsewhere and need only last until it returns: what the socket does not take is copied.
-  // REQUIRES: `output` is empty, and is left so; it is for that copy.
-  void send(Connection& c, std::string_view replies, Output& output);
+  // The same for bytes that lie elsewhere. Like lent stretches of a range, they need only last until it returns: what
+  // the socket does not take is copied.
+  void send(Connection& c, std::string_view replies);
   // Sends unsent output. True: none is left, and the connection can be served. REQUIRES: it is blocked.
   bool drain(Connection& c);
   // Unpins the items of a range that is not sent.
@@ -34,12 +34,17 @@ class Sender {
 
  private:
   std::size_t send_now(Connection& c, const char* from, std::size_t bytes);
+  std::size_t note_sent(Connection& c, std::ptrdiff_t sent);
+  std::size_t send_stretches(Connection& c, const OutputRange& range);
+  void send_lent(Connection& c, const OutputRange& range);
+  void send_copy(Connection& c);
   bool hold(Connection& c, const OutputRange& range);
   void unpin(const OutputRange& range) const noexcept;
 
   WorkerState& worker_;
   Connections& connections_;
   ConnectionLimits& limits_;
+  Output copy_;  // empty between two replies
 };
 
 }  // namespace tandem::net

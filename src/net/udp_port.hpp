@@ -81,7 +81,7 @@ static_assert(copied_value_bytes_max > udp_payload_bytes_max);
 // pieces; nullptr: the one datagram's frame is in its piece.
 template <class F>
 void cut_reply(std::uint16_t request_id, const OutputRange& range, F f) {
-  const std::size_t bytes = range.copied_bytes() + static_cast<std::size_t>(range.pinned_bytes()) - udp_frame_bytes;
+  const std::size_t bytes = range.bytes() - udp_frame_bytes;
   if (TD_LIKELY(bytes <= udp_payload_bytes_max)) {
     // Values this short are not pinned: the reply is one stretch, its frame included.
     const iovec whole{const_cast<char*>(range.output->data()) + range.begin, range.copied_bytes()};

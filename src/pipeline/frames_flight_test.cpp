@@ -108,6 +108,7 @@ class FramesWorker {
     const bool is_answered = runner_.begin_frames();
     if (is_answered) {
       FrameRun run;
+      EXPECT_FALSE(runner_.take_frames(0, 0, run)) << "input that follows may begin right there";
       EXPECT_TRUE(runner_.take_frames(0, UINT64_MAX, run));
       EXPECT_EQ(run.bytes, pending.bytes);
       EXPECT_EQ(run.keys, pending.gets);
@@ -293,7 +294,7 @@ TEST(LocatedFlight, HasNoKeysWhenItIsLetGo) {
     EXPECT_EQ(worker.runner().located(), nullptr);
   }));
   ASSERT_TRUE(in_one([&] {
-    worker.runner().end_frames();
+    worker.runner().end_answers();
     EXPECT_EQ(worker.runner().located(), nullptr);
   }));
   // Before it has landed.

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <span>
-#include <utility>
 
 #include "index/cuckoo/cuckoo_index.hpp"
 #include "index/stripes.hpp"
@@ -28,22 +26,6 @@ const Plan& of_queries(const Plan& plan) noexcept {
 }
 
 }  // namespace
-
-// Items lie in memory: several are fetched at a time.
-void Runner::mark_reads(std::span<const Location> items) noexcept {
-  if (TD_UNLIKELY(!flights_[oldest_]->holds_epoch())) return;  // their slots may be other items' by now
-  const Shared& shared = context_.shared;
-  constexpr std::size_t ahead = 16;
-  const std::uint32_t now_s = shared.clock.now_s();
-  for (std::size_t i = 0; i < std::min(ahead, items.size()); ++i) prefetch_read(shared.heap.at(items[i]));
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    if (i + ahead < items.size()) prefetch_read(shared.heap.at(items[i + ahead]));
-    Item* const item = shared.heap.at(items[i]);
-    if (const std::uint64_t state = item->state_acquire(); TD_LIKELY(Item::state_of(state) == ItemState::live))
-      task::mark_access(item, state, now_s);
-  }
-  shared.index_as<FollowedIndex>().note_reads(items);
-}
 
 Runner::Runner(Context& context, const Schedulers* schedulers, std::uint32_t capacity, std::uint64_t input_bytes,
                Frames frames, unsigned flights)
@@ -70,6 +52,7 @@ void Runner::add_frames(DevicePart& part, std::uint32_t capacity, std::uint64_t 
   Scheduler& scheduler = (*schedulers_)[0];
   if (const std::uint32_t images = schedulers_->image_granules(); images != 0) {
     part.add_frames(scheduler.device(), capacity, capacity * reply_bytes_of(images));
+    if (!runs_) runs_.emplace(context_.shared.hash_seed);
   } else if (may_locate_) {
     part.add_frames(scheduler.device(), 0, std::max(input_bytes, located_bytes_min));
   }
@@ -136,8 +119,20 @@ bool Runner::begin_frames() noexcept {
     context_.counters.device_rechecks.add();
     return false;
   });
+  runs_->begin(*flight.frames(), flight.batch().input().begin());
+  has_runs_ = true;
   context_.tasks.batches.add();
   count_left(*flight.frames());
+  return true;
+}
+
+// The run that was found last.
+bool Runner::take(bool is_found, FrameRun& run) noexcept {
+  if (!is_found) return false;
+  run = runs_->run();
+  runs_->count(run);
+  if (const auto reads = runs_->reads(runs_->tile(), run); TD_UNLIKELY(!reads.empty()))
+    task::mark_reads(context_.shared, reads);
   return true;
 }
 
@@ -153,8 +148,7 @@ void Runner::count_left(const FrameColumns& frames) noexcept {
 }
 
 // Counts what the device has answered of the oldest flight.
-void Runner::end_frame_counts() noexcept {
-  const FrameCounts taken = std::exchange(taken_, {});
+void Runner::count_taken(const FrameCounts& taken) noexcept {
   context_.tasks.queries_total.add(taken.keys);
   for (const Task task : {Task::parse, Task::search, Task::key_compare, Task::read_value, Task::write_response})
     context_.tasks.on_device[index_of(task)].add(taken.keys);
@@ -188,11 +182,13 @@ Batch& Runner::begin_answer() {
   static_cast<void>(wait_for_oldest(std::chrono::microseconds::max()));
   if (flight.state() != Flight::State::host) share_.answered(in_flight_ + 1 >= count(), waited_);
   flight.land();
+  is_answering_ = true;
   return flight.batch();
 }
 
 void Runner::end_answer() noexcept {
-  if (TD_UNLIKELY(taken_.keys != 0)) end_frame_counts();
+  if (TD_UNLIKELY(has_runs_) && runs_->counts().keys != 0) count_taken(runs_->counts());
+  has_runs_ = is_answering_ = false;
   located_.reset();
   flights_[oldest_]->end();
   oldest_ = (oldest_ + 1) % count();

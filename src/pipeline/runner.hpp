@@ -11,9 +11,9 @@
 #include <chrono>
 #include <memory>
 #include <optional>
-#include <span>
 #include <vector>
 
+#include "frames/frame_runs.hpp"
 #include "frames/located_keys.hpp"
 #include "pipeline/device_share.hpp"
 #include "pipeline/executor.hpp"
@@ -78,52 +78,33 @@ class Runner final : public InFlight {
   // The oldest batch, for run(): its remaining stages, or all of them if devices did not run theirs. Waits for the
   // devices, at most until the schedulers' deadline. REQUIRES: in_flight() != 0.
   Batch& begin_answer();
-  // Of the oldest, between begin_answer() and end_answer(): the device's answers to its input, if there are any, and
-  // those to the requests that begin at `at`, of the stream or datagram that ends at `end`. REQUIRES: begin_frames()
-  // was true; `at` ascends.
+  // Of the oldest, between begin_answer() and end_answer(): whether a device has answered requests of its input, or has
+  // located their keys.
   bool begin_frames() noexcept;
-  bool find_frames(std::uint64_t at, std::uint64_t end, FrameRun& run) noexcept {
-    return flights_[oldest_]->frames()->take_run(at, end, run);
-  }
-  // Where the first answers from `at` on begin; ~0: there are none. REQUIRES: as find_frames().
-  std::uint64_t next_frames(std::uint64_t at) noexcept { return flights_[oldest_]->frames()->next_run(at); }
-  // Marks the items that the device has read for the first time, of the run that was found last. Nothing is marked
-  // after end_frames(), which ends the epoch that protects them.
-  void mark_frames() noexcept {
-    if (const auto reads = flights_[oldest_]->frames()->reads(); TD_UNLIKELY(!reads.empty())) mark_reads(reads);
-  }
-  // These answers are sent.
-  void count_frames(const FrameCounts& counts) noexcept { taken_.add(counts); }
-  // find_frames(), mark_frames() and count_frames().
-  bool take_frames(std::uint64_t at, std::uint64_t end, FrameRun& run) noexcept {
-    if (!find_frames(at, end, run)) return false;
-    mark_frames();
-    count_frames(FrameCounts::of(run));
-    return true;
-  }
-  // The same of a stream that one answer is for, the usual case. False: there is none, and nothing has changed.
-  bool take_whole_frames(std::uint64_t at, std::uint64_t end, FrameRun& run) noexcept {
-    if (!flights_[oldest_]->frames()->take_whole(at, end, run)) return false;
-    mark_frames();
-    count_frames(FrameCounts::of(run));
-    return true;
-  }
-  // Of the oldest, between begin_answer() and end_answer(): whether a device has located keys of its input. Then the
-  // lane answers the requests, with located() in each of its runs.
   bool begin_located() noexcept;
-  // nullptr: there are none, or, as their epoch has ended, none any more.
+  // What the device has answered then, for the lane, in each of its runs; nullptr: nothing or, as the epoch has ended
+  // that protects the items it has read, nothing any more.
+  FrameRuns* runs() noexcept { return TD_UNLIKELY(has_runs_) && flights_[oldest_]->holds_epoch() ? &*runs_ : nullptr; }
   LocatedKeys* located() noexcept {
     return TD_UNLIKELY(located_.has_value()) && flights_[oldest_]->holds_epoch() ? &*located_ : nullptr;
   }
-  // The lane has run: ends their epoch, if there are any.
-  void end_located() noexcept {
-    if (TD_LIKELY(!located_)) return;
+  // Takes the run that begins at `at`, of the datagram or raw frames that end at `end`; marks what it has read, and
+  // counts it. REQUIRES: as FrameRuns::find().
+  bool take_frames(std::uint64_t at, std::uint64_t end, FrameRun& run) noexcept {
+    return at < end && runs() != nullptr && take(runs_->find(arena() + at), run);
+  }
+  // The same for a run that is all of [at, end), as of most streams. False: there is none, and nothing has changed.
+  bool take_whole_frames(std::uint64_t at, std::uint64_t end, FrameRun& run) noexcept {
+    return runs() != nullptr && take(runs_->find_whole(arena() + at, arena() + end), run);
+  }
+  const char* reply(const FrameRun& run) const noexcept { return flights_[oldest_]->frames()->reply(run); }
+  // Nothing but replies that are still to be sent needs the device's answers any more, or they are not used, were
+  // refused or came late: ends their epoch. Does nothing outside begin_answer() and end_answer().
+  void end_answers() noexcept {
+    if (!is_answering_) return;
     located_.reset();
     flights_[oldest_]->let_go();
   }
-  // Ends the oldest flight's epoch: nothing of its answers needs it any more.
-  void end_frames() noexcept { flights_[oldest_]->let_go(); }
-  const char* reply(const FrameRun& run) noexcept { return flights_[oldest_]->frames()->reply(run); }
   // That batch is answered: frees its flight.
   void end_answer() noexcept;
   // Both, and run() between them.
@@ -150,8 +131,9 @@ class Runner final : public InFlight {
   void add_frames(DevicePart& part, std::uint32_t capacity, std::uint64_t input_bytes);
   bool look_at(Flight& flight) noexcept;
   void count_left(const FrameColumns& frames) noexcept;
-  void end_frame_counts() noexcept;
-  void mark_reads(std::span<const Location> items) noexcept;
+  void count_taken(const FrameCounts& taken) noexcept;
+  bool take(bool is_found, FrameRun& run) noexcept;
+  const char* arena() noexcept { return flights_[oldest_]->batch().input().begin(); }
   Plan plan_to_begin(const Plan& plan, std::uint32_t queries) noexcept;
 
   Context& context_;
@@ -160,7 +142,9 @@ class Runner final : public InFlight {
   std::vector<std::unique_ptr<Flight>> flights_;
   unsigned oldest_ = 0, in_flight_ = 0;
   bool waited_ = false;                 // for the devices, with the oldest
-  FrameCounts taken_;                   // of the device's answers to the oldest
+  bool is_answering_ = false;           // the oldest
+  std::optional<FrameRuns> runs_;       // there are none without columns for replies
+  bool has_runs_ = false;               // of the oldest
   std::optional<LocatedKeys> located_;  // of the oldest
   const bool may_locate_;               // the lane takes candidates for keys of this index
   DeviceShare share_;

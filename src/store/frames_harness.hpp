@@ -18,7 +18,7 @@
 #include "codec/ethernet_builder.hpp"
 #include "codec/udp.hpp"
 #include "device/sim/sim_device.hpp"
-#include "lane/divide.hpp"
+#include "lane/lane.hpp"
 #include "pipeline/runner.hpp"
 #include "store/reply_harness.hpp"
 
@@ -36,13 +36,12 @@ class FramesHarness {
         with_(options, on_device(engine, plan)),
         without_(options, engine),
         runner_(with_.context(), with_.engine().schedulers(), keys, arena_bytes, Runner::Frames::yes, 1),
-        divider_(runner_, with_.context().shared.hash_seed),
         lane_(with_.context(), with_.options()) {
     // An answer that is let go leaves marks of items that it has read, which the host is never told.
     runner_.set_patience(std::chrono::hours(1));
     with_.ahead = [this](const Parser& parser, std::string_view input, Output& out) {
       if (!is_ahead_ || parser.begins() == Parser::Begins::neither) return std::size_t{0};
-      return plan_ == plan_located ? run_located(input, out) : run(input, out);
+      return run(input, out);
     };
   }
   ~FramesHarness() { with_.ahead = {}; }
@@ -132,8 +131,8 @@ class FramesHarness {
         frame, std::string(reply_header, sizeof reply_header) + ask_host(payload.substr(udp_frame_bytes)));
   }
   std::string ask_host(std::string_view input) { return without_.exchange(input); }
-  // With plan_located: all of these at once, a stream each. REQUIRES: the lane takes all of it, and what one stream
-  // sets no other one asks for.
+  // All of these at once, a stream each. REQUIRES: the lane takes all of it, and what one stream sets no other one asks
+  // for.
   std::vector<Answers> exchange_streams(const std::vector<std::string>& inputs) {
     std::vector<Answers> answers(inputs.size());
     const std::vector<std::uint64_t> at = submit_each(inputs, &FrameColumns::add_stream, 0, lane_padding_bytes);
@@ -146,16 +145,15 @@ class FramesHarness {
       TD_ASSERT(arena.has_behind(segments.back().end, lane_padding_bytes));
     }
     Output out;
+    const std::uint64_t before = located_queries();
     for (std::size_t first = 0; first < segments.size();) {
-      lane_.set_located(runner_.located());
-      const std::size_t done = lane_.run(std::span(segments).subspan(first), out, output_bytes);
-      for (std::size_t i = first; i < segments.size(); ++i)
-        answers[i].with.append(out.data() + segments[i].output_begin,
-                               segments[i].output_end - segments[i].output_begin);
+      lane_.set_answers(runner_.runs(), runner_.located());
+      first += lane_.run(std::span(segments).subspan(first), out, output_bytes);
+      for (std::size_t i = 0; i < segments.size(); ++i) answers[i].with += replies_of(segments[i], out);
       out.clear();
-      first = offer_again(segments, first + done);
+      for (LaneSegment& segment : segments) segment.resume();
     }
-    runner_.end_answer();
+    end_answer(before);
     for (std::size_t i = 0; i < inputs.size(); ++i) answers[i].without = ask_host(inputs[i]);
     return answers;
   }
@@ -180,7 +178,6 @@ class FramesHarness {
   std::uint64_t keys_of_device = 0, hits_of_device = 0, lines_of_device = 0;
   std::uint64_t runs_of_device = 0;                    // of raw frames
   std::array<std::uint64_t, frame_left_count> left{};  // by the device, by reason
-  std::uint64_t parts_of_device = 0;                   // what the lane has answered lies between them
   std::size_t output_bytes = 4096;  // at which a run of the lane ends: few, so that it does in the middle
   std::size_t skip = 0;             // bytes between the input's end and the arena's, fewer than frame_unit_bytes
 
@@ -258,42 +255,11 @@ class FramesHarness {
     constexpr std::string_view decoy = "\r\nget k1\r\nmg k1 v\r\n k1 k2\r\n";
     for (std::uint64_t i = 0; i < arena_bytes; ++i) arena[i] = decoy[i % decoy.size()];
   }
+  // The lane answers all that it takes, with what the device has told.
   std::size_t run(std::string_view input, Output& out) {
-    const std::uint64_t at = submit_stream(input);
-    if (at == none) return 0;
-    const InputArena& arena = answering_->input();
-    const char* const begin = arena.begin() + at;
-    std::vector<StreamPart> parts;
-    divider_.begin(arena);
-    divider_.divide(begin, begin + input.size(), parts);
-    std::vector<LaneSegment> segments;
-    divider_.append_segments(parts, segments);
-    // The lane reads behind its input.
-    std::string copy(input);
-    copy.append(lane_padding_bytes, '\n');
-    for (LaneSegment& segment : segments) {
-      segment.rest = segment.begin = copy.data() + (segment.begin - begin);
-      segment.end = copy.data() + (segment.end - begin);
-    }
-    for (std::size_t i = 0; i < segments.size() && lane_.may_run();) {
-      const std::size_t done = lane_.run(std::span(segments).subspan(i), out, output_bytes);
-      if (done == 0 && segments[i].rest == segments[i].begin) break;
-      i = offer_again(segments, i + done);
-    }
-    const auto [rest, answered] = divider_.finish(parts, segments);
-    if (segments.empty() || !segments[0].front.empty()) out.append(divider_.replies(parts[0]));
-    keys_of_device += answered.keys;
-    hits_of_device += answered.hits;
-    lines_of_device += answered.requests;
-    parts_of_device += parts.size();
-    runner_.end_answer();
-    return rest == nullptr ? input.size() : static_cast<std::size_t>(rest - copy.data());
-  }
-  // As run(): the device tells where keys are, and the lane answers all that it takes.
-  std::size_t run_located(std::string_view input, Output& out) {
     const std::uint64_t at = submit_stream(input, lane_padding_bytes);
     if (at == none) return 0;
-    if (launched) {
+    if (launched && plan_ == plan_located) {
       std::vector<LocatedKey> all;
       FrameColumns::Place place;
       while (const FrameRun* const run = located_->next_run(place)) {
@@ -310,15 +276,37 @@ class FramesHarness {
     TD_ASSERT(answering_->input().has_behind(segment.end, lane_padding_bytes));
     segment.rest = begin;
     const std::uint64_t before = located_queries();
+    Output of_run;
     while (lane_.may_run()) {
-      lane_.set_located(runner_.located());
-      const std::size_t done = lane_.run({&segment, 1}, out, output_bytes);
+      lane_.set_answers(runner_.runs(), runner_.located());
+      const std::size_t done = lane_.run({&segment, 1}, of_run, output_bytes, ++runs_of_lane_ % 3 == 0);
+      out.append(replies_of(segment, of_run));
+      of_run.clear();
       if (done != 0 || segment.rest == segment.begin) break;
-      static_cast<void>(offer_again({&segment, 1}, 0));
+      segment.resume();
     }
-    keys_of_device += located_queries() - before;
-    runner_.end_answer();
+    end_answer(before);
     return static_cast<std::size_t>(segment.rest - begin);
+  }
+  static std::string replies_of(const LaneSegment& segment, const Output& out) {
+    std::string replies;
+    std::size_t at = segment.output_begin;
+    for (std::size_t i = segment.externals_begin; i < segment.externals_end; ++i) {
+      const Output::Segment& lent = out.externals()[i];
+      replies.append(out.data() + at, lent.offset - at).append(lent.external, lent.bytes);
+      at = lent.offset;
+    }
+    return replies.append(out.data() + at, segment.output_end - at);
+  }
+  // located_before: by earlier flights.
+  void end_answer(std::uint64_t located_before) {
+    keys_of_device += located_queries() - located_before;
+    if (FrameRuns* const runs = runner_.runs(); runs != nullptr) {
+      keys_of_device += runs->counts().keys;
+      hits_of_device += runs->counts().hits;
+      lines_of_device += runs->counts().requests;
+    }
+    runner_.end_answer();
   }
   std::uint64_t located_queries() noexcept { return with_.context().tasks.on_device[index_of(Task::search)].get(); }
   void count(const FrameRun& frames) {
@@ -330,11 +318,11 @@ class FramesHarness {
   const Plan plan_;
   codec::ReplyHarness with_, without_;
   Runner runner_;
-  StreamDivider divider_;
   Lane lane_;
   const Batch* answering_ = nullptr;
   const FrameColumns* located_ = nullptr;  // of that batch
   bool is_ahead_ = true;
+  unsigned runs_of_lane_ = 0;  // some of which are timed
 };
 
 }  // namespace tandem

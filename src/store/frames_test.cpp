@@ -408,6 +408,43 @@ TEST(Frames, AnswerNothingBehindWhereTheLaneStops) {
   EXPECT_EQ(harness.keys_of_device - before, 1u);
 }
 
+// The lane's run ends in a stream after it has read on in others, at any place: what it has executed ahead counts.
+TEST(Frames, AnswerNothingBehindASetThatAnEarlierRunExecuted) {
+  for (const std::size_t output_bytes : {1u, 200u}) {
+    for (std::size_t between = 0; between < 36; ++between) {
+      FramesHarness harness;
+      harness.output_bytes = output_bytes;
+      std::vector<string> streams(4);
+      for (std::size_t i = 0; i < streams.size(); ++i) {
+        const string x = "x" + std::to_string(i), w = "w" + std::to_string(i);
+        harness.exchange(set_line(x, "old") + set_line("y", "old"));
+        streams[i] = set_line(x, "new");
+        for (std::size_t n = 0; n < between; ++n) streams[i] += "get y\r\n" + set_line(w, "new");
+        streams[i] += "get y\r\nget " + x + "\r\n" + set_line(w, "last") + "get " + x + "\r\n";
+      }
+      const auto answers = harness.exchange_streams(streams);
+      for (std::size_t i = 0; i < streams.size(); ++i)
+        ASSERT_EQ(answers[i].with, answers[i].without) << output_bytes << " " << between << " " << i;
+      expect_same_counters(harness);
+    }
+  }
+}
+
+// A stream with more executed keys than are noted is the host's from there on, and the next one is not.
+TEST(Frames, AnswerNothingBehindTooManyExecutedKeys) {
+  for (const std::size_t sets : {LeftKeys::keys_max / 2, LeftKeys::keys_max + 1}) {
+    FramesHarness harness;
+    harness.exchange(set_line("y", "old"));
+    string input;
+    for (std::size_t i = 0; i < sets; ++i) input += "ms k" + std::to_string(i) + " 1\r\nv\r\n";
+    const auto [with, without] = harness.exchange(input + "get y\r\n" + set_line("w", "new") + "get y\r\n");
+    EXPECT_TRUE(with == without) << sets;
+    EXPECT_EQ(harness.keys_of_device, sets < LeftKeys::keys_max ? 2u : 0u);
+    harness.exchange(set_line("w", "new") + "get y\r\n");
+    EXPECT_EQ(harness.keys_of_device, sets < LeftKeys::keys_max ? 3u : 1u);
+  }
+}
+
 // --- datagrams
 
 string datagram(std::string_view line, unsigned id = 0x1234, unsigned total = 1, unsigned sequence = 0) {

@@ -452,6 +452,28 @@ TEST(Lane, KnowsWhatNeedsAMarkAsTheGeneralPathDoes) {
   }
 }
 
+// Segments of one stream, and another's: what follows a request that the lane leaves is left, too.
+TEST(Lane, GoesOnInTheNextSegmentOnlyIfItFollowsNoUnansweredOne) {
+  codec::ReplyHarness store;
+  Lane lane(store.context(), store.options());
+  store.exchange("set a 0 0 1\r\nA\r\n");
+  const string inputs[] = {"get a\r\n", "get a\r\ndelete a\r\n", "get a\r\n", "get b\r\n"};
+  const bool follows[] = {false, true, true, false}, answered[] = {true, false, false, true};
+  std::vector<std::unique_ptr<char[]>> copies;
+  std::vector<LaneSegment> segments;
+  for (std::size_t i = 0; i < std::size(inputs); ++i) {
+    copies.push_back(padded(inputs[i]));
+    const char* const begin = copies.back().get();
+    segments.push_back({.begin = begin, .end = begin + inputs[i].size(), .binary = false, .follows = follows[i]});
+  }
+  Output out;
+  EXPECT_EQ(lane.run(segments, out, 1 << 20), segments.size());
+  for (std::size_t i = 0; i < segments.size(); ++i) EXPECT_EQ(segments[i].is_answered(), answered[i]) << i;
+  EXPECT_EQ(segments[1].rest, segments[1].begin + inputs[0].size());
+  EXPECT_EQ(segments[2].rest, segments[2].begin);
+  EXPECT_FALSE(segments[2].has_replies());
+}
+
 TEST(Lane, RefusesUnknownInstructions) {
   codec::ReplyHarness store;
   EXPECT_THROW(Lane(store.context(), store.options(), "mmx"), std::invalid_argument);

@@ -1,5 +1,7 @@
 // Access marks of a hit on its item, and which queries an item image answers.
 #pragma once
+#include <span>
+
 #include "task/context.hpp"
 #include "task/strip_state.hpp"
 
@@ -30,5 +32,8 @@ TD_INLINE void mark_access(Item* item, std::uint64_t state, std::uint32_t now_s,
   if (access_age_s(state, now_s) >= access_refresh_s) now = word::AccessS::put(now, now_s);
   item->state_word.compare_exchange_strong(state, now, std::memory_order_relaxed, std::memory_order_relaxed);
 }
+
+// The same for items that a device has read. REQUIRES: an epoch that was entered before it searched.
+void mark_reads(const Shared& shared, std::span<const Location> items) noexcept;
 
 }  // namespace tandem::task

@@ -544,6 +544,30 @@ def frames(t: str, faults: tuple[str, ...] = (), rings: bool = False) -> list[St
     return [*program, *find(t, base, done, faults), answer(t, f"{t}.result"), leave(t)]
 
 
+def frames_behind(t: str, first: str, faults: tuple[str, ...] = ()) -> list[Step]:
+    """A GET behind a command of its key, `first`, in one connection (docs/decisions/0046-runs-as-strips.md). The launch
+    has answered it; the host executes the command meanwhile, takes no answer behind it, and looks itself."""
+    program = [enter(t), *follow(t, images=True), kernel(t, 1), kernel(t, 2)]
+
+    def executed(s: State) -> str | None:
+        return None if any(event[:2] == ("r", first) for event in s["history"]) else WAIT
+
+    program += [named(f"executed({first})", executed), invoke(t)]
+    base = len(program) + 1
+    done = base + 6
+
+    def take(s: State) -> int | None:
+        item = s[f"{t}.seen"]
+        if "run_before_set" in faults and item and s[f"i{item}"]:
+            s[f"{t}.result"] = s[f"i{item}"]
+            return done
+        s[f"{t}.seen"] = ""
+        return None
+
+    program += [named("take", take)]
+    return [*program, *find(t, base, done, faults), answer(t, f"{t}.result"), leave(t)]
+
+
 def replica_check(launches: int) -> list[Step]:
     """After everybody: one more launch, then the replica equals the table."""
 

@@ -6,6 +6,7 @@ from model.checker import Outcome, State, Step, explore, history_check
 from model.protocol import (
     device,
     frames,
+    frames_behind,
     initial,
     publisher,
     reader,
@@ -72,6 +73,12 @@ CLEAN = {
     "set in place, delete, frames": dict(z=rewriter("z"), x=writer("x", "delete"), g=frames("g")),
     "set in place, displacement, frames": dict(z=rewriter("z"), m=writer("m", "move"), g=frames("g")),
     "set in place, two frames in two launches": dict(z=rewriter("z"), g=frames("g"), q=frames("q")),
+    "set, a frame behind it": dict(w=writer("w", "set"), g=frames_behind("g", "w")),
+    "set in place, a frame behind it": dict(z=rewriter("z"), g=frames_behind("g", "z")),
+    "delete, set in place, a frame behind the delete": dict(
+        x=writer("x", "delete"), z=rewriter("z"), g=frames_behind("g", "x")
+    ),
+    "host get, set, a frame behind the get": dict(c=reader("c"), w=writer("w", "set"), g=frames_behind("g", "c")),
     "set in place, two launches, the images afterwards": dict(
         z=rewriter("z"),
         k=device("k", search=False, images=True),
@@ -213,6 +220,16 @@ NEEDED = {
 NEEDED |= {
     "the drain of a frame's launch begins after its receipt": (
         dict(w=writer("w", "set"), g=frames("g", ("drain_early",))),
+        False,
+        "not linearizable",
+    ),
+    "an answer behind a set of its key is not taken": (
+        dict(w=writer("w", "set"), g=frames_behind("g", "w", ("run_before_set",))),
+        False,
+        "not linearizable",
+    ),
+    "an answer behind a get of its key that the host has executed is not taken": (
+        dict(c=reader("c"), w=writer("w", "set"), g=frames_behind("g", "c", ("run_before_set",))),
         False,
         "not linearizable",
     ),

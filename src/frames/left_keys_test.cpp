@@ -1,4 +1,4 @@
-#include "lane/left_keys.hpp"
+#include "frames/left_keys.hpp"
 
 #include <gtest/gtest.h>
 

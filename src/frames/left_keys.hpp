@@ -1,7 +1,7 @@
 // The keys of one connection's requests that a device has left, for the question whether requests behind them are of
-// other keys (divide.hpp). Digests of the keys stand in a hash table with linear probing: two keys of one digest are
-// taken for one, which costs only time. A client cannot prepare such keys, as digests are seeded, nor long searches, as
-// a probe sequence is short: a key that has no place in it is refused.
+// other keys (frame_runs.hpp). Digests of the keys stand in a hash table with linear probing: two keys of one digest
+// are taken for one, which costs only time. A client cannot prepare such keys, as digests are seeded, nor long
+// searches, as a probe sequence is short: a key that has no place in it is refused.
 //
 // Thread safety: one thread at a time.
 #pragma once
