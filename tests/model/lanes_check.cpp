@@ -1,8 +1,30 @@
-// The differential check of src/index/cuckoo/cuckoo_test.cpp as a program of its own, for processors that the test
-// framework was not built for.
+// The differential check of src/index/cuckoo/cuckoo_test.cpp, and that of a slab's lanes, as a program of its own, for
+// processors that the test framework was not built for.
+#include <random>
+
 #include "index/cuckoo/cuckoo_check.hpp"
+#include "index/slab_list/slab_ops.hpp"
+
+static bool slabs_are_searched_alike() {
+  std::mt19937_64 random(1);
+  tandem::Slab slab{};
+  for (int round = 0; round < 2000; ++round) {
+    const std::uint64_t few = round % 2 == 0 ? 3 : 1000;
+    for (std::uint64_t& key : slab.key) key = random() % few * 0x0000000100000001;
+    slab.next = random() % 5;
+    const std::uint64_t key = random() % few * 0x0000000100000001;
+    for (const tandem::SlabOps* ops : tandem::slab_ops_built()) {
+      if (ops->entries_with(&slab, key) != tandem::slabs_scalar.entries_with(&slab, key)) return false;
+    }
+  }
+  return tandem::slab_ops_built().size() > 1;
+}
 
 int main() {
+  if (!slabs_are_searched_alike()) {
+    std::printf("slabs are searched in different ways\n");
+    return 1;
+  }
   struct Run {
     std::uint32_t buckets, signatures;
     double load;

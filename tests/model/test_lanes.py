@@ -43,6 +43,7 @@ CROSS, EMULATOR = shutil.which("aarch64-linux-gnu-g++"), shutil.which("qemu-aarc
 def test_neon_lanes_answer_like_scalar_ones(tmp_path: Path) -> None:
     program = tmp_path / "lanes_check"
     sources = [ROOT / "src/index/cuckoo" / f"{name}.cpp" for name in ("cuckoo", "cuckoo_scalar", "cuckoo_neon")]
+    sources += [ROOT / "src/index/slab_list" / f"{name}.cpp" for name in ("slab_ops", "slabs_scalar", "slabs_neon")]
     command = [
         CROSS,
         *FLAGS,

@@ -34,6 +34,7 @@ PLANS = {
     "cpu": "--plan cpu",
     "ordered": f"{SCANS} --ordered 1",
     "tree": f"{SCANS} --index-kind hash_tree",
+    "slabs": "--plan cpu --index-kind slab_list",
     "mirrored": "--plan mirrored",
     # Two devices with copies of items.
     "values": "--plan values --devices 2 --values-mib 4 --operations 500",
@@ -50,7 +51,7 @@ PLANS = {
     "host": "--plan values --values-mib 4 --batch-plan 'CPU[RV PP MM IN KC RD WR SD]'",
     "drawn": "--plan values --values-mib 4 --batch-plan drawn --large-burst 200 --operations 500",
 }
-NO_DEVICE = ("cpu", "ordered", "tree")
+NO_DEVICE = ("cpu", "ordered", "tree", "slabs")
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ KINDS = {
     "calm": Kind(
         "",
         {"cpu": 900, "mirrored": 100, "values": 16, "device": 80, "mixed": 20, "stolen": 6, "mixed-device": 20}
-        | {"search": 10, "host": 10, "drawn": 8, "ordered": 80, "tree": 80},
+        | {"search": 10, "host": 10, "drawn": 8, "ordered": 80, "tree": 80, "slabs": 80},
     ),
     "flush": Kind(
         "--flush-every 15",
@@ -73,12 +74,13 @@ KINDS = {
     ),
     "growth": Kind(
         "--operations 1600 --item-expected 1048576 --ballast-percent 70",
-        {"cpu": 120, "mirrored": 20, "values": 6, "mixed": 5},
+        {"cpu": 120, "mirrored": 20, "values": 6, "mixed": 5, "slabs": 60},
         "index_growths",
     ),
     "eviction": Kind(
         "--operations 1500 --memory-mib 8 --value-bytes 8000 --ballast-percent 40 --may-vanish 1",
-        {"cpu": 6, "mirrored": 5, "values": 4, "device": 4, "mixed": 3, "mixed-device": 2, "ordered": 4, "tree": 4},
+        {"cpu": 6, "mirrored": 5, "values": 4, "device": 4, "mixed": 3, "mixed-device": 2, "ordered": 4, "tree": 4}
+        | {"slabs": 4},
         "evictions",
     ),
     # Without eviction: what has no room is refused, and what is there stays.

@@ -79,23 +79,6 @@ void SlabListIndex::for_each_moving(Slab* first, SlabBuckets after, F f) const n
   }
 }
 
-#if defined(TANDEM_CANARY)
-bool SlabListIndex::divide_badly(Slab* from, SlabBuckets after, StripeLock& lock) noexcept {
-  const bool is_late = canary_bites("late_buckets");
-  if (!is_late) count_.store(after.count, std::memory_order_release);
-  for_each_moving(from, after,
-                  [](Slab* slab, std::uint32_t i, std::uint64_t) { slab_store(slab->key[i], std::uint64_t{0}); });
-  compact(from);
-  if (is_late) {
-    lock.unlock_changed(0);
-    count_.store(after.count, std::memory_order_release);
-  } else {
-    lock.unlock_unchanged();
-  }
-  return true;
-}
-#endif
-
 // False: a slab is missing, and nothing has changed.
 bool SlabListIndex::divide_next() noexcept {
   const SlabBuckets now(bucket_count()), after(now.count + 1);
@@ -112,9 +95,6 @@ bool SlabListIndex::divide_next() noexcept {
   for_each_moving(from, after, [this, to](Slab* slab, std::uint32_t i, std::uint64_t key) {
     add(to, {key, slab_load(slab->location[i])});
   });
-#if defined(TANDEM_CANARY)
-  if (canary_bites("late_buckets") || canary_bites("silent_division")) return divide_badly(from, after, lock);
-#endif
   count_.store(after.count, std::memory_order_release);
   for_each_moving(from, after,
                   [](Slab* slab, std::uint32_t i, std::uint64_t) { slab_store(slab->key[i], std::uint64_t{0}); });

@@ -155,9 +155,6 @@ class SlabListIndex final : public Index {
   void compact(Slab* first) noexcept;
   void count(std::int64_t items) noexcept;
   bool divide_next() noexcept;
-#if defined(TANDEM_CANARY)
-  bool divide_badly(Slab* from, SlabBuckets after, StripeLock& lock) noexcept;
-#endif
   template <class F>
   void for_each_moving(Slab* first, SlabBuckets after, F f) const noexcept;
   bool extend_empty(Slab* first, std::size_t entries) noexcept;
