@@ -262,6 +262,22 @@ TD_INLINE void reply(State& s, Strip& strip, std::uint32_t i, Found found, const
   segment.commands[kind & kind::command_mask] += (kind & kind::last_of_line) != 0 ? 1 : 0;
 }
 
+// Begins to answer another segment. False: it has stopped. Compiled with each set of instructions: the vector registers'
+// upper halves are in use, and an instruction of the base set that writes a lower half waits for what loads the upper.
+TD_NOINLINE inline bool enter_segment(State& s, std::uint32_t number) noexcept {
+  LaneSegment& segment = s.segments[number];
+  if (segment.stopped) return false;
+  leave_segment(s);
+  if (TD_UNLIKELY(segment.follows && number != 0 && !s.segments[number - 1].is_answered())) {
+    segment.rest = segment.begin;
+    segment.stopped = true;
+    return false;
+  }
+  segment.output_begin = segment.output_end = s.out->size();
+  s.answering = number;
+  return true;
+}
+
 // Makes query i's segment the one being answered. False: that segment has stopped, so the query is not answered.
 TD_INLINE bool enter(State& s, const Strip& strip, std::uint32_t i, Replies& replies) {
   if (TD_LIKELY(strip.segment(i) == s.answering)) return true;

@@ -175,14 +175,6 @@ void write_long(State& state, const Strip& strip, std::uint32_t i, const Hit& hi
   state.out->commit(static_cast<std::size_t>(p - begin));
 }
 
-namespace {
-void leave_segment(State& state) noexcept {
-  if (state.answering == State::none) return;
-  state.segments[state.answering].output_end = state.out->size();
-  state.answering = State::none;
-}
-}  // namespace
-
 void expect_kind(State& state, const Strip& strip, std::uint32_t gets) noexcept {
   if (gets == 0) return;
   const std::uint8_t last = strip.kind(31 - static_cast<std::uint32_t>(std::countl_zero(gets)));
@@ -219,20 +211,6 @@ void answer_run(State& state, const Strip& strip, std::uint32_t i) {
   // Not before: until then they are not read.
   if (const auto reads = state.runs->reads(strip.tile[i], run); TD_UNLIKELY(!reads.empty()))
     task::mark_reads(state.context.shared, reads);
-}
-
-bool enter_segment(State& state, std::uint32_t number) noexcept {
-  LaneSegment& segment = state.segments[number];
-  if (segment.stopped) return false;
-  leave_segment(state);
-  if (TD_UNLIKELY(segment.follows && number != 0 && !state.segments[number - 1].is_answered())) {
-    segment.rest = segment.begin;
-    segment.stopped = true;
-    return false;
-  }
-  segment.output_begin = segment.output_end = state.out->size();
-  state.answering = number;
-  return true;
 }
 
 void stop(State& state, const Strip& strip, std::uint32_t i) noexcept {

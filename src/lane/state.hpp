@@ -461,8 +461,11 @@ TD_NOINLINE void expect_kind(State& state, const Strip& strip, std::uint32_t get
 TD_NOINLINE void sample_keys(std::vector<std::string_view>& keys, const Strip& strip);
 // Answers what a device has: query i of the strip is a run.
 TD_NOINLINE void answer_run(State& state, const Strip& strip, std::uint32_t i);
-// Begins to answer another segment. False: it has stopped.
-TD_NOINLINE bool enter_segment(State& state, std::uint32_t segment) noexcept;
+TD_INLINE void leave_segment(State& state) noexcept {
+  if (state.answering == State::none) return;
+  state.segments[state.answering].output_end = state.out->size();
+  state.answering = State::none;
+}
 // Stops query i's segment before the query's command, and takes back the replies to earlier keys of its line.
 TD_NOINLINE void stop(State& state, const Strip& strip, std::uint32_t i) noexcept;
 // Ends the run before query i. The caller offers its segment and later ones again (State::parsing is the first).
