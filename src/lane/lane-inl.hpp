@@ -262,8 +262,9 @@ TD_INLINE void reply(State& s, Strip& strip, std::uint32_t i, Found found, const
   segment.commands[kind & kind::command_mask] += (kind & kind::last_of_line) != 0 ? 1 : 0;
 }
 
-// Begins to answer another segment. False: it has stopped. Compiled with each set of instructions: the vector registers'
-// upper halves are in use, and an instruction of the base set that writes a lower half waits for what loads the upper.
+// Begins to answer another segment. False: it has stopped. Compiled with each set of instructions: the vector
+// registers' upper halves are in use, and an instruction of the base set that writes a lower half waits for what loads
+// the upper.
 TD_NOINLINE inline bool enter_segment(State& s, std::uint32_t number) noexcept {
   LaneSegment& segment = s.segments[number];
   if (segment.stopped) return false;
