@@ -226,25 +226,23 @@ void WireDriver::answer_oldest() {
 void WireDriver::answer_frames(Batch& batch, Segments& segments) {
   taken_.clear();
   std::swap(taken_, segments);
-  if (!runner_->begin_located() && runner_->begin_frames()) {
-    if (in_datagrams_) return answer_datagrams(batch, taken_);
-    std::size_t left = 0;
-    for (const Segment& s : taken_) {
-      FrameRun run;
-      if (TD_LIKELY(!keeps_) && TD_LIKELY(runner_->take_whole_frames(s.begin, s.end, run))) {
-        answered_.queries += run.keys;
-        send(s.client, runner_->reply(run), run.reply_bytes);
-      } else {
-        taken_[left++] = s;
-      }
-    }
-    taken_.resize(left);
-  }
-  if (TD_LIKELY(!keeps_)) return answer_streams(batch, taken_);
+  const bool has_runs = !runner_->begin_located() && runner_->begin_frames();
+  if (!has_runs && runner_->located() == nullptr) runner_->end_answers();
+  if (has_runs && in_datagrams_) return answer_datagrams(batch, taken_);
+  std::size_t left = 0;
   for (const Segment& s : taken_) {
-    Segments one{s};
-    answer_streams(batch, one);
+    if (FrameRun run; TD_LIKELY(has_runs) && TD_LIKELY(runner_->take_whole_frames(s.begin, s.end, run))) {
+      answered_.queries += run.keys;
+      send(s.client, runner_->reply(run), run.reply_bytes);
+    } else if (TD_LIKELY(!keeps_)) {
+      taken_[left++] = s;
+    } else {  // replies are compared in the order of requests
+      Segments one{s};
+      answer_streams(batch, one);
+    }
   }
+  taken_.resize(left);
+  if (TD_LIKELY(!keeps_)) answer_streams(batch, taken_);
 }
 
 // What the lane leaves, too.

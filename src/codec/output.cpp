@@ -14,6 +14,7 @@ Output::Output(Output&& other) noexcept
       size_(std::exchange(other.size_, 0)),
       capacity_(std::exchange(other.capacity_, 0)),
       pinned_bytes_(std::exchange(other.pinned_bytes_, 0)),
+      borrowed_bytes_(std::exchange(other.borrowed_bytes_, 0)),
       external_(std::move(other.external_)) {
   other.external_.clear();
 }
@@ -25,6 +26,7 @@ Output& Output::operator=(Output&& other) noexcept {
     size_ = std::exchange(other.size_, 0);
     capacity_ = std::exchange(other.capacity_, 0);
     pinned_bytes_ = std::exchange(other.pinned_bytes_, 0);
+    borrowed_bytes_ = std::exchange(other.borrowed_bytes_, 0);
     external_ = std::move(other.external_);
     other.external_.clear();
   }
@@ -41,7 +43,7 @@ void Output::append_pinned(const char* p, std::uint64_t bytes, Location pin) {
 void Output::truncate(std::size_t bytes, std::size_t externals) noexcept {
   TD_DEBUG_ASSERT(bytes <= size_ && externals <= external_.size());
   for (std::size_t i = externals; i < external_.size(); ++i) {
-    if (external_[i].pin != no_location) pinned_bytes_ -= external_[i].bytes;
+    (external_[i].pin != no_location ? pinned_bytes_ : borrowed_bytes_) -= external_[i].bytes;
   }
   external_.resize(externals);
   size_ = bytes;

@@ -49,11 +49,15 @@ class Output {
   // The caller has pinned the item at `pin` in the heap; sending or dropping the output unpins it.
   void append_pinned(const char* p, std::uint64_t bytes, Location pin);
   // The caller keeps the bytes in place until the output is sent or dropped.
-  void append_borrowed(const char* p, std::uint64_t bytes) { external_.push_back({p, size_, bytes, no_location}); }
+  void append_borrowed(const char* p, std::uint64_t bytes) {
+    external_.push_back({p, size_, bytes, no_location});
+    borrowed_bytes_ += bytes;
+  }
 
   const char* data() const noexcept { return data_; }
   std::size_t size() const noexcept { return size_; }  // buffer bytes, pinned ones not counted
   std::uint64_t pinned_bytes() const noexcept { return pinned_bytes_; }
+  std::uint64_t borrowed_bytes() const noexcept { return borrowed_bytes_; }
   bool empty() const noexcept { return size_ == 0 && external_.empty(); }
   // Pinned and lent stretches in order, each spliced in at its offset of the buffer.
   const std::vector<Segment>& externals() const noexcept { return external_; }
@@ -69,7 +73,7 @@ class Output {
   TD_NOINLINE void grow(std::size_t bytes);
   char* data_ = nullptr;
   std::size_t size_ = 0, capacity_ = 0;
-  std::uint64_t pinned_bytes_ = 0;
+  std::uint64_t pinned_bytes_ = 0, borrowed_bytes_ = 0;
   std::vector<Segment> external_;
 };
 

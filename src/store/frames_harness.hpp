@@ -179,7 +179,8 @@ class FramesHarness {
   std::uint64_t runs_of_device = 0;                    // of raw frames
   std::array<std::uint64_t, frame_left_count> left{};  // by the device, by reason
   std::size_t output_bytes = 4096;  // at which a run of the lane ends: few, so that it does in the middle
-  std::size_t skip = 0;             // bytes between the input's end and the arena's, fewer than frame_unit_bytes
+  unsigned runs_of_lane() const noexcept { return runs_of_lane_; }
+  std::size_t skip = 0;  // bytes between the input's end and the arena's, fewer than frame_unit_bytes
 
  private:
   static constexpr std::uint64_t none = ~std::uint64_t{0};

@@ -430,6 +430,22 @@ TEST(Frames, AnswerNothingBehindASetThatAnEarlierRunExecuted) {
   }
 }
 
+// Replies that are lent count towards what ends a run of the lane, so that the first client does not wait for the last.
+TEST(Frames, FillTheOutputWithWhatTheyLend) {
+  FramesHarness harness;
+  harness.exchange(set_line("y", string(300, 'v')));
+  string input;
+  constexpr unsigned rounds = 40;
+  for (unsigned i = 0; i < rounds; ++i) {
+    input += set_line("w", "new");
+    for (int n = 0; n < 8; ++n) input += "get y\r\n";
+  }
+  const unsigned before = harness.runs_of_lane();
+  const auto [with, without] = harness.exchange(input);
+  EXPECT_EQ(with, without);
+  EXPECT_GE(harness.runs_of_lane() - before, rounds / 2);
+}
+
 // A stream with more executed keys than are noted is the host's from there on, and the next one is not.
 TEST(Frames, AnswerNothingBehindTooManyExecutedKeys) {
   for (const std::size_t sets : {LeftKeys::keys_max / 2, LeftKeys::keys_max + 1}) {
