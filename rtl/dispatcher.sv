@@ -1,8 +1,8 @@
 // The dispatcher (HeteroKV, III-B and III-C): batches of keys in; request queue, grouped by leaf, and head table out.
 //
 // The sorter passes on W requests a cycle. A tree takes one every two cycles, so there are two groups of W copies, and
-// blocks go to the group whose turn it is: copies 0 to W-1 in one cycle, W to 2W-1 in the next. Their answers are put
-// together again in the same order.
+// blocks go to the groups in turn: copies 0 to W-1 in one cycle, W to 2W-1 in the next. Their answers are put together
+// again in the same order.
 //
 // All copies get every update, group 1 a cycle after group 0, so that they remain copies bit by bit. Updates enter between
 // batches: all requests of a batch meet the same tree, without which a leaf's requests need not be next to each other. A
@@ -149,7 +149,7 @@ module dispatcher #(
   assign remove_found = copy_found[W];
   assign idle = copy_idle == '1 && !second;
 
-  // --- the blocks whose leaves are being looked up
+  // --- the blocks with leaves being looked up
   logic beat_valid, beat_last, beat_group, beat_pop;
   logic [W-1:0] beat_mask, answered;
   logic [W*KEY_W-1:0] beat_keys;

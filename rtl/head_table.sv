@@ -2,7 +2,7 @@
 // equal leaves next to each other; out go the request queue and, for each leaf, {leaf, number of its requests, place of
 // the first one in the queue}.
 //
-// A request that begins another leaf closes the one before, whose entry is `head` of that request's lane. A batch's last
+// A request that begins another leaf closes the one before: its entry is `head` of that request's lane. A batch's last
 // leaf is closed by a block of its own without requests, which has `out_last`: one cycle a batch.
 module head_table #(
     parameter int W = 2,

@@ -1,7 +1,7 @@
 // One level of the merge sorter: pairs of sorted runs in, their merged runs out, W records a cycle.
 //
 // Runs go in turn to queue A and queue B. The merger keeps the W highest records of what it has taken and has not
-// passed on; in each cycle it takes a block from the queue whose first record is lower, and passes on the W lowest of
+// passed on; in each cycle it takes a block from the queue with the lower first record, and passes on the W lowest of
 // both. A batch with an odd number of runs has an empty run as the last one's partner, so that the merger need not wait
 // for a run that does not come. Between two pairs no cycle is lost: what is kept goes out while the next pair's first
 // block is taken.

@@ -10,7 +10,7 @@
 
 namespace tandem::rtl {
 
-// std::mt19937, whose numbers have 64 bits where uint_fast32_t has.
+// std::mt19937; its numbers have 64 bits where uint_fast32_t has.
 using Random = std::mersenne_twister_engine<uint32_t, 32, 624, 397, 31, 0x9908b0df, 11, 0xffffffff, 7, 0x9d2c5680, 15,
                                             0xefc60000, 18, 1812433253>;
 

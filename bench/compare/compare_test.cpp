@@ -82,7 +82,7 @@ class CompareTest : public testing::Test {
 
   void run() { EXPECT_EQ(failures(), std::vector<std::string>{}); }
   std::vector<std::string> failures() { return compare(options_, document_); }
-  // Of a comparison whose servers all fail alike; in the words of the first.
+  // Of a comparison of servers that all fail alike; in the words of the first.
   std::string message_of_failure() {
     const std::vector<std::string> all = failures();
     EXPECT_EQ(all.size(), options_.peers.size());

@@ -33,7 +33,7 @@ TEST(LatencyTimeline, SortsByTheTimeOfReceipt) {
   EXPECT_EQ(all[3].requests, 1U);
 }
 
-// With devices, too, whose answers are handed over while the next batch is waited for.
+// With devices, too: their answers are handed over while the next batch is waited for.
 TEST(OpenLoop, OffersTheRateAndNoMore) {
   for (const std::string plan : {"cpu", "frames-sim"}) {
     SCOPED_TRACE(plan);

@@ -221,7 +221,7 @@ void WireDriver::answer_oldest() {
   TD_ASSERT(answered_.queries != queries_before);
 }
 
-// Replies to streams that one run answers are handed over from where they lie; the others are the lane's, with the
+// Replies to streams that one run answers are handed over from where they lie; the rest are the lane's, with the
 // device's answers.
 void WireDriver::answer_frames(Batch& batch, Segments& segments) {
   taken_.clear();

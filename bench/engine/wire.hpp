@@ -94,7 +94,7 @@ class WireDriver final : private ResponseWriter {
     std::uint32_t begin, end, client;
   };
   using Segments = std::vector<Segment>;
-  // Queries of a batch, up to this one, and whose they are.
+  // Queries of a batch, up to this one, and their client.
   struct Owner {
     std::uint32_t end, client;
   };
@@ -144,14 +144,14 @@ class WireDriver final : private ResponseWriter {
   std::vector<LaneSegment> lane_segments_;
   std::vector<std::uint32_t> lane_clients_;   // of each
   std::unique_ptr<DispatchMember> dispatch_;  // nullptr: batches are not divided
-  Parcel* executed_ = nullptr;                // whose replies the output is
+  Parcel* executed_ = nullptr;                // the output is its replies
   std::vector<std::string_view> inputs_;
   Plan plan_;
   bool is_binary_, in_datagrams_, is_raw_;
   Output output_;
   std::vector<Replies> output_replies_;  // all of the output, in order
   ReplySink sink_;
-  bool keeps_ = false;  // the sink keeps replies, for whoever reads them all: they come in the order of the requests
+  bool keeps_ = false;  // the sink keeps replies, for a reader of all: they come in the order of the requests
   const codec::ReplyContext reply_context_;
   Answered answered_;
   Histogram latency_;

@@ -1,4 +1,4 @@
-// A driver whose batches are divided among threads.
+// A driver with batches divided among threads.
 #include <stdexcept>
 
 #include "base/ticks.hpp"
@@ -26,7 +26,7 @@ void WireDriver::take_dispatched() {
   while (dispatch_->in_flight() != 0 && dispatch_->oldest_is_done()) answer_dispatched();
 }
 
-// Takes the replies to the oldest batch. While others have not executed its parcels, executes theirs; and its own if
+// Takes the replies to the oldest batch. While other drivers have not executed its parcels, executes theirs; its own if
 // they do not begin.
 void WireDriver::answer_dispatched() {
   constexpr double patience_ns = 20'000;

@@ -10,8 +10,8 @@
 //   zipf0.7, zipf0.99, zipf1.2  fixed popularity
 //   scan                        zipf 0.99, every fourth request a new key that is not requested again soon
 //   burst                       zipf 0.99; one fifth of the time only such keys, 100,000 in a row
-//   shift                       zipf 0.99 whose popular keys change all the time (rank 0 every 20 requests)
-//   jump                        zipf 0.99 whose keys are replaced after each million requests
+//   shift                       zipf 0.99; its popular keys change all the time (rank 0 every 20 requests)
+//   jump                        zipf 0.99; its keys are replaced after each million requests
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

@@ -56,7 +56,7 @@ bool can_run(PaperRun& run, const PlanSeries& series, std::size_t threads) {
 }
 
 // SCAN-heavy (section IV-C): 95 % scans of 100 items from a key of zipf 0.99, 5 % PUTs of such keys, by the embedded
-// store, 64 scans a call. Each scan is one snapshot, whose items are read and counted; those of every 16th one are
+// store, 64 scans a call. Each scan is one snapshot: its items are read and counted; those of every 16th one are
 // compared. Keys are stored in a random order, so that neighbours do not lie together before they are arranged.
 class ScanHeavy {
  public:

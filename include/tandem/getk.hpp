@@ -1,6 +1,6 @@
 // Reads that leave the comparison of keys to the client, over any connection to a server (mg's flag K,
-// docs/protocol.md of the source tree; Mega-KV 8.1, `getk`). The server may answer with an item of another key whose
-// hash is alike; here the keys are compared, and a key that got another key's item is asked for again, exactly. In
+// docs/protocol.md of the source tree; Mega-KV 8.1, `getk`). The server may answer with an item of another key with a
+// similar hash; here the keys are compared, and a key that got another key's item is asked for again, exactly. In
 // process: Session::get_batch_checked().
 //
 // Header only, of the standard library alone, so that it fits into any client of the meta protocol. Thread safety: each

@@ -100,7 +100,7 @@ enum class Action : std::uint8_t {
 
 // What compares a read's item with the key (Mega-KV 8.1: `get` and `getk`).
 //   store   the store compares the keys: a hit is the key's item, always
-//   caller  the store need not: a hit may be an item of another key whose hash is alike (one read in some hundred
+//   caller  the store need not: a hit may be an item of another key with a similar hash (one read in some hundred
 //           million). Reply::key() tells; is_reply_to() compares, Session::get_batch_checked() also asks again. Misses
 //           are right either way.
 enum class KeyCheck : std::uint8_t { store, caller };
@@ -450,9 +450,9 @@ class Store {
   }
 
   // Calls visit for every item; items that are there throughout are seen, items stored or removed meanwhile may be. An
-  // item whose key is rewritten meanwhile may be seen in either form; one that the store moves to other memory
-  // meanwhile (a page changes its size class) perhaps twice or not at all. visit must not use the store. Views are
-  // valid only while it runs.
+  // item with a key rewritten meanwhile may be seen in either form; one that the store moves to other memory meanwhile
+  // (a page changes its size class) perhaps twice or not at all. visit must not use the store. Views are valid only
+  // while it runs.
   void for_each(const std::function<void(std::string_view key, const Reply& item)>& visit);
 
   // Forgets every item that is in the store now.

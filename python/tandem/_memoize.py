@@ -1,7 +1,7 @@
 """Results of functions, kept in a cache: `tandem.Cache.memoize`.
 
 A kept result is the pair (time until which it is fresh, value). The item lives `stale` seconds longer than that, during
-which whoever adds the lease, an item of its own, computes anew, and all other callers take the old value.
+which the caller that adds the lease, an item of its own, computes anew, and all other callers take the old value.
 """
 
 from __future__ import annotations

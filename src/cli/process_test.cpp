@@ -116,7 +116,7 @@ int connections_below(rlim_t hard, unsigned connections, unsigned own_files, boo
   if (child == 0) {
     const rlimit limit{hard, hard};
     if (setrlimit(RLIMIT_NOFILE, &limit) != 0) _exit(255);
-    // Of one who may raise it, the system's own limit is the bound.
+    // With the right to raise it, the system's own limit is the bound.
     if (geteuid() == 0 && setuid(65534) != 0) _exit(254);
     try {
       _exit(static_cast<int>(raise_file_limit(connections, own_files, must_fit)));

@@ -1,5 +1,5 @@
-// Any bytes as a password file of either format, and as a guess: every entry's user and password pass, no others do, or
-// the file is refused with a message.
+// Any bytes as a password file of either format, and as a guess: every entry's user and password pass, no other pair
+// does, or the file is refused with a message.
 #include <cstddef>
 #include <cstdint>
 #include <memory>

@@ -7,7 +7,7 @@
 namespace tandem {
 namespace {
 
-// Of an arena whose pieces begin at cache lines, or are raw frames: a tile that is closed has that many bytes of it.
+// Of an arena of raw frames, or of pieces that begin at cache lines: a tile that is closed has that many bytes of it.
 constexpr std::uint64_t arena_bytes_of_tile = 2048, arena_bytes_of_piece = raw_frame_bytes_min;
 constexpr std::uint32_t runs_of_tile = 32;
 // A stream's piece is not made shorter than this for the sake of a tile's end.

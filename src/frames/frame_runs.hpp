@@ -63,7 +63,7 @@ class FrameRuns {
   void leave(const char* end) noexcept;
 
  private:
-  // Runs in a row with a key that was noted, behind which others are not looked at.
+  // After so many runs in a row with a noted key, later ones are not looked at.
   static constexpr unsigned refused_max = 8;
 
   const char* begin_of(const FrameRun& run) const noexcept { return input_ + run.begin; }
@@ -80,7 +80,7 @@ class FrameRuns {
   // Of the stream that the lane reads.
   LeftKeys executed_;
   const char* stream_end_ = nullptr;
-  const char* given_back_ = nullptr;  // the end of the stream whose keys were lost
+  const char* given_back_ = nullptr;  // the end of the stream that lost its keys
   unsigned refused_ = 0;              // runs in a row
   bool gives_back_ = false;
 };

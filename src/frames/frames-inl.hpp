@@ -1,6 +1,6 @@
 // The body of answer_frames: one tile from the bytes of its pieces to replies and runs. Compiled by nvcc for
-// GPUs and by the host's compiler for the simulated device. A stage is a loop over units, lines or keys, whose turns
-// are independent: on a GPU a block's threads share them, on the host one thread takes them in order.
+// GPUs and by the host's compiler for the simulated device. A stage is a loop of independent turns over units, lines or
+// keys: on a GPU a block's threads share them, on the host one thread takes them in order.
 //
 // T, the tile's processor:
 //   each(n, f)            f(i) for all i < n; what they stored is seen by all when it returns
@@ -84,7 +84,7 @@ TD_LANE void look_up(T& t, Scratch& s, const Job& job, const FrameRules& rules, 
 
 // --- which lines are answered
 
-// Decides which lines are answered: those none of whose keys is left, and whose reply has room in a datagram. Marks
+// Decides which lines are answered: those with no key that is left, and with a reply that has room in a datagram. Marks
 // what they read, and puts their replies' places in s.sum. Returns the bytes of all.
 template <Form form, class T>
 TD_LANE std::uint32_t measure(T& t, Scratch& s, const Job& job, std::uint32_t lines) {
@@ -309,7 +309,7 @@ TD_LANE void answer_tile_of(T& t, Scratch& s, const Job& job, const FrameRules& 
   });
 }
 
-// What a launch's tiles may be. A GPU has a kernel of its own for each, whose registers are for that alone.
+// What a launch's tiles may be. A GPU has a kernel of its own for each, with registers for that alone.
 enum class Forms : std::uint8_t { lines, lines_and_raw, located };
 
 template <Forms forms, class T>

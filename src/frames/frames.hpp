@@ -10,7 +10,7 @@
 // it.
 //
 // Raw frames have tiles of their own. A frame's checksums are verified, and its reply is a whole frame with headers and
-// checksums. A frame that has a fault, or whose request is left, is the host's; its reply begins behind it.
+// checksums. A frame that has a fault, or a request that is left, is the host's; its reply begins behind it.
 //
 // Grammar: `get` and `gets` of 1 to 16 keys, and `mg key` with the flag v and any of k or K, f, s, c, t, O and, but in
 // a datagram, q, each once and in any order; one space between words, keys of 1 to 240 bytes above the space, lines of
@@ -200,8 +200,8 @@ struct FramesArguments {
   void memory(MemoryUse& use) const;
 };
 
-// Answers the pieces' requests. Tiles are independent: each appends what it has to tell behind that of others, in any
-// order.
+// Answers the pieces' requests. Tiles are independent: each appends what it has to tell behind other tiles' data, in
+// any order.
 extern const Kernel<FramesArguments> answer_frames;
 
 // Its CUDA entry (frames_cuda.cu).

@@ -58,7 +58,7 @@ bool host_see(const FramesArguments& a, const HostMemory& memory) noexcept {
 }
 const Kernel<FramesArguments> see{"see frames", host_see, nullptr};
 
-// Columns, their arena, and a device whose index is empty: every key is a miss.
+// Columns, their arena, and a device with an empty index: every key is a miss.
 struct FramesRig {
   static constexpr std::uint32_t usual_keys = 4096;
 
@@ -367,7 +367,7 @@ TEST(FrameColumns, EndRunsOfRawFramesAtMissesThatAreNotFinal) {
   }
 }
 
-// A tile whose answers have no room is the host's; the others are not touched by it.
+// A tile without room for its answers is the host's; it touches no other tile.
 TEST(FrameColumns, LeaveTilesThatTheyHaveNoRoomFor) {
   const auto lines = [](std::size_t n, std::string_view line) {
     string all;

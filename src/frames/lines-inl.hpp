@@ -32,7 +32,7 @@ inline constexpr std::uint32_t datagram_header_bytes = 8, datagram_reply_bytes_m
 enum class Form : std::uint8_t {
   lines,
   raw,
-  located,  // lines whose keys are located
+  located,  // lines with located keys
 };
 
 // meta: `mg key v`; with other flags: meta_flags, with q among them meta_quiet.

@@ -24,7 +24,7 @@ class LocatedKeys {
     next_ = behind_ = nullptr;
   }
   // Goes forward to where a reader of the requests stands: at the begin of a request or, within a line, at one of its
-  // keys. Whether that key was located; then next() is its answer, and others of the same run follow. REQUIRES: `at`
+  // keys. Whether that key was located; then next() is its answer, and more of the same run follow. REQUIRES: `at`
   // is not before the present place.
   bool find(const char* at, bool in_line) noexcept {
     for (;;) {
@@ -33,8 +33,8 @@ class LocatedKeys {
       if (!go_on()) return false;
     }
   }
-  // Behind what find() did not find: where the next line begins whose keys were located; nullptr: there is none. Also
-  // within a line: all keys of a line are located, or none.
+  // Behind what find() did not find: where the next line with located keys begins; nullptr: there is none. Also within
+  // a line: all keys of a line are located, or none.
   const char* next_line() const noexcept { return next_ != behind_ ? position_of(*next_, false) : nullptr; }
 
   // The rest of the present run.

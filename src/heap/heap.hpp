@@ -196,7 +196,7 @@ class Heap {
   // - by `stored_earlier`, from the one that gives what was stored first, ages counted in CAS ids up to `cas_now`;
   // - by `any`, or when the receiver has no page, from the one that gives what was stored first. A class's last page
   //   goes when there is no other.
-  // Huge items are a class like the others. Within the class the page that no output pins, with the most free slots if
+  // Huge items are a class like any other. Within the class the page that no output pins, with the most free slots if
   // its items find room in the class, else with the oldest items (of large slots the fewest in use since CLOCK looked).
   // Nothing: no move would help, or what there was is on its way to another class, or pinned. Called again, it names
   // another page; the best `passed_over` classes come last. REQUIRES: inside an epoch.

@@ -237,7 +237,7 @@ TEST(SpareTest, TheOldestClassGivesWhenTwiceAsOld) {
   EXPECT_EQ(donor_for(oldest, s.newest()), 0u) << "the others are newer";
 }
 
-// Huge items are a class like the others: what was stored first goes.
+// Huge items are a class like any other: what was stored first goes.
 TEST(SpareTest, HugeItemsAreRankedByWhenTheyWereStored) {
   constexpr std::uint64_t huge = 900'000, small = 1000, receiver = 100'000;
   const auto gives_huge = [](std::uint64_t first, std::uint64_t then) {

@@ -111,7 +111,7 @@ struct Item {
     return word::CasHigh::get(state) << word::CasLow::width | word::CasLow::get(fixed);
   }
   // The CAS id, given the state word that the caller read. For an item that cannot be rewritten meanwhile: one that is
-  // not published, or whose lock the caller holds. For other items item_rewrite.hpp reads both words of one version.
+  // not published, or that the caller has locked. For other items item_rewrite.hpp reads both words of one version.
   TD_INLINE std::uint64_t cas(std::uint64_t state) const noexcept { return cas_of(state, fixed()); }
   // Bytes of header, flags, key and value together.
   static constexpr std::uint64_t total_bytes(std::uint32_t client_flags, std::uint64_t key_bytes,

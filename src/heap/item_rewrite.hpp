@@ -95,8 +95,8 @@ TD_INLINE void unlock_item(Item* item, std::uint64_t state) noexcept {
 
 // Calls copy(ItemVersion) until its copy was consistent, the third time under the item's lock. It may be called several
 // times and must start again each time. `found_state`: the state word with which the item was found. It provides the
-// expiry of a dead item that has a link in its place: one that is stale and won, which is never rewritten, or whose
-// slot is in a chain (retiring without memory marks it so).
+// expiry of a dead item that has a link in its place: one that is stale and won, which is never rewritten, or has its
+// slot in a chain (retiring without memory marks it so).
 template <class Copy>
 TD_NOINLINE void copy_slowly(const Item* item, std::uint64_t found_state, Copy copy) noexcept {
   for (int failures = 0;;) {

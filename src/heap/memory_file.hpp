@@ -151,7 +151,7 @@ class MemoryFile {
   // A record for one worker's exclusive use, or nullptr if all are taken; and its return.
   RedoRecord* take_redo() noexcept;
   void give_redo(RedoRecord* record) noexcept;
-  // One past the last page that the file has blocks for and whose tag is not that of a free page.
+  // One past the last page that the file has blocks for and that is not tagged as free.
   PageId page_end() const noexcept { return page_end_; }
 
   // Maps pages 1 .. pages at `at`, making the file as long as that. False: not possible (errno).

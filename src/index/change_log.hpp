@@ -11,7 +11,7 @@
 // when the copy is done.
 //
 // A drain increments the launch number first, then re-reads every reserved cell, and removes only what was committed
-// when it began. So a change whose stripe says changed_at < n is wholly in the replica that launch n searches.
+// when it began. So a change with changed_at < n in its stripe is wholly in the replica that launch n searches.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -25,7 +25,7 @@
 
 namespace tandem {
 
-// A cell that changes, or whose item does (its state word): the drain reads cell and item again.
+// A change of a cell, or of its item (the state word): the drain reads cell and item again.
 struct Change {
   std::uint32_t table;       // serial number of its table; each growth increases it
   std::uint64_t cell_index;  // 8 * bucket + slot
@@ -38,7 +38,7 @@ struct PublishedImages {
   std::atomic<std::uint64_t> count{0};  // of all since the beginning; may run ahead of `end`
 };
 
-// Where a writer puts an item's image. Without granules there is no room, or nobody follows: the cell is announced.
+// Where a writer puts an item's image. Without granules there is no room, or no replica follows: the cell is announced.
 struct ImageSlot {
   Granule* granules = nullptr;
   PublishedImages* published = nullptr;
@@ -71,8 +71,8 @@ class ChangeLog {
   virtual void commit(Ticket) noexcept = 0;
   virtual std::uint32_t launch() const noexcept = 0;  // number of the current launch
 
-  // Room for the image of the item at `item`, of so many granules, whose cell is this. An image that is not published
-  // is forgotten. REQUIRES: the thread publishes before it asks for another.
+  // Room for the image of this cell's item, which is at `item`: so many granules. An image that is not published is
+  // forgotten. REQUIRES: the thread publishes before it asks for another.
   virtual ImageSlot image_slot(std::uint64_t /*cell_index*/, Location /*item*/, std::uint32_t /*granules*/) noexcept {
     return {};
   }

@@ -1,4 +1,4 @@
-// The hook of an index whose table is not in host memory (placement on_device): a Guard, find() and make_room() use it
+// The hook of an index with its table outside host memory (placement on_device): a Guard, find() and make_room() use it
 // in the table's place. An implementation has the changes that its table does not have yet, one record each; the
 // stripes and the rules of the guard stay the index's.
 //
@@ -42,9 +42,9 @@ class Elsewhere {
   // REQUIRES of the rest: the caller holds the stripe of `f`.
   virtual Found find_locked(Fingerprint f, std::string_view key) const noexcept = 0;
   virtual RecordId find_locked(Fingerprint f, Location l) const noexcept = 0;
-  // Replaces the key's item at `from` (no_location: there was none), whose record, if any, is `old`, by the one at
-  // `to`. clash: the table must not get it. Returns the record. REQUIRES: takes_changes() said so; the item at `from`
-  // is dead.
+  // Replaces the key's item at `from` (no_location: there was none) by the one at `to`. old: the former's record, if
+  // any. clash: the table must not get it. Returns the record. REQUIRES: takes_changes() said so; the item at `from` is
+  // dead.
   virtual RecordId put(Fingerprint f, Location from, Location to, RecordId old, bool clash) noexcept = 0;
   virtual void erase(Fingerprint f, Location from, RecordId old) noexcept = 0;
 };

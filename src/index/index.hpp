@@ -107,7 +107,7 @@ class Index {
   // By itself it is no snapshot: each item was live at some moment of the call; a key that is present during the whole
   // call, whichever its item, is returned, up to the last copy; one that is absent during the whole call is not; none
   // is returned twice. If copies.are_still() and then stamp.is_unchanged() hold, all that these copies say, and that
-  // the range had no others before the last of them, was true at the moment when this call returned.
+  // the range had no other items before the last of them, was true at the moment when this call returned.
   //
   // Waits only as find() does, for one writer at a time. REQUIRES: is_ordered(); the caller is in an epoch, uses the
   // copies' items and the stamp only until it ends, and holds no guard; the stamp is clear; copies has room for `most`.

@@ -120,8 +120,7 @@ concept StampsAccesses = IndexKind<I> && requires(const I& index, Fingerprint f,
   { index.note_access(f, l, now) } noexcept;
 };
 
-// A kind whose table keeps the size that it is made with: as many entries of so many bytes as the memory limit has use
-// for.
+// A kind with a table that keeps its initial size: as many entries of so many bytes as the memory limit has use for.
 template <class I>
 concept HasFixedSize = IndexKind<I> && requires { requires I::fixed_entry_bytes != 0; };
 

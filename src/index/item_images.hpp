@@ -56,7 +56,7 @@ TD_WORD constexpr std::uint32_t image_granules(std::uint64_t state_word, std::ui
 }
 static_assert(word::State::lo == 0 && word::KeyBytes::lo == 0);
 
-// Whether an image with the first words replaces one with the others: it has the larger CAS id, or there is none.
+// Whether an image with the first words replaces one with the old ones: it has the larger CAS id, or there is none.
 TD_WORD constexpr bool is_newer_image(std::uint64_t state, std::uint64_t fixed, std::uint64_t old_state,
                                       std::uint64_t old_fixed) {
   constexpr std::uint64_t live = static_cast<std::uint64_t>(ItemState::live);

@@ -1,4 +1,4 @@
-// For tests: the instructions that indexes and lanes take unless they are told others (index/wanted_lanes.hpp).
+// For tests: the instructions that indexes and lanes take by default (index/wanted_lanes.hpp).
 #pragma once
 #include <gtest/gtest.h>
 

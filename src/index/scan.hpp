@@ -104,7 +104,7 @@ class ScanSink {
   virtual void complete() {}
 };
 
-// One whose items take longer than a call does.
+// One with items that take longer than a call does.
 class ItemSink : public ScanSink {
  public:
   // An item at version `seen`: its copy or, of a long one, the item itself. False: it was not taken, and the snapshot

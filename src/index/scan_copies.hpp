@@ -1,10 +1,10 @@
-// Copies of a range's items, made while an ordered index is scanned (Index::scan()): whoever takes them needs neither
-// the items nor the index.
+// Copies of a range's items, made while an ordered index is scanned (Index::scan()): their reader needs neither the
+// items nor the index.
 //
 // A copy has the item's header first: both words, loaded when they said that it is live, but not necessarily of one
 // version. Behind it lie the item's other bytes, if all are copy_bytes_max bytes at most: of a longer item there is the
-// header alone, and who wants the rest copies it. Words are loaded before the bytes behind them, so a copy whose words
-// the item still has (are_still()) is of one version: the reader's side of item_rewrite.hpp.
+// header alone, and a reader of the rest copies it. Words are loaded before the bytes behind them, so a copy with words
+// that the item still has (are_still()) is of one version: the reader's side of item_rewrite.hpp.
 //
 // Thread safety: one thread, in the epoch of the scan; the copies stay valid after it.
 #pragma once
@@ -176,7 +176,7 @@ class ScanCopies {
       static_assert(static_cast<int>(ItemState::live) == 2 && word::State::mask == 3);
       return (all & 2) != 0 && (any & 1) == 0;
     }
-    // Words of two versions are found by who looks at the item again.
+    // Words of two versions are found by a second look at the item.
     TD_INLINE bool look_at(Location l, ItemVersion& seen) const noexcept {
       if (TD_UNLIKELY(l == no_location)) return false;
       const Item* const item = items_.at(l);

@@ -1,5 +1,5 @@
-// The part of the index that one of several devices has: the buckets whose number ends in the shard's. One shard per
-// device, by bits of the hash; Mega-KV 8 divides keys between nodes alike. Both buckets of a key have the same end
+// The part of the index that one of several devices has: the buckets with numbers that end in the shard's. One shard
+// per device, by bits of the hash; Mega-KV 8 divides keys between nodes alike. Both buckets of a key have the same end
 // (IndexView), in every table of a growth, so no change concerns two shards. Without that end their numbers are those
 // of an ordinary table: a device with a shard needs to know nothing of the rest.
 #pragma once

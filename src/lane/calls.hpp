@@ -2,9 +2,9 @@
 // visitor, without queries and results between them. The stages behind the parser are the lane's (lane.hpp), and so is
 // the order: each request takes effect when its turn comes.
 //
-// It takes gets whose key the store compares, and sets. It stops at any other request, at an item that has expired,
-// been flushed or is huge, and at a set for which no slot or no cell is at hand. Nothing of that request has been done
-// then, and the general path continues with it.
+// It takes gets with a key that the store compares, and sets. It stops at any other request, at an item that has
+// expired, been flushed or is huge, and at a set for which no slot or no cell is at hand. Nothing of that request has
+// been done then, and the general path continues with it.
 #pragma once
 #include <cstddef>
 #include <memory>

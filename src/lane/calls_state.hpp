@@ -13,7 +13,7 @@ struct CallState : State {
   std::span<const std::string_view> keys;
   std::size_t size() const noexcept { return requests.empty() ? keys.size() : requests.size(); }
   std::size_t taken = 0;     // requests placed in strips
-  std::size_t answered = 0;  // requests whose replies were visited
+  std::size_t answered = 0;  // requests with visited replies
   bool stopped = false;      // the lane does not take the next request
   std::size_t first = 0;
   ReplyVisitor visit = nullptr;

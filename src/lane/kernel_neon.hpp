@@ -1,4 +1,4 @@
-// AArch64, whose base architecture includes Advanced SIMD. The hash is a call, which uses AES instructions where the
+// AArch64: its base architecture includes Advanced SIMD. The hash is a call, which uses AES instructions where the
 // processor has them (base/short_hash.cpp).
 #pragma once
 #include <arm_neon.h>

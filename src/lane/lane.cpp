@@ -82,8 +82,8 @@ Found look_closely(State& state, const Strip& strip, std::uint32_t i, Hit& hit) 
   }
   const std::uint64_t word = seen.state;
   hit = {item, word, seen.fixed};
-  // Left to the general path: an item to reclaim, a stale one whose token a meta get takes, a key shown in base64, a
-  // value that is pinned.
+  // Left to the general path: an item to reclaim, a stale one of which a meta get takes the token, a key shown in
+  // base64, a pinned value.
   if (is_expired(word, state.now_s) || is_flushed(seen, state.flush_cas)) return Found::other;
   if (is_meta && (word & (word::Stale::mask | word::Win::mask)) != 0) return Found::other;
   if (word::Huge::get(hit.fixed) != 0 || (command == kind::meta_read_key && item->binary_key())) return Found::other;
@@ -350,7 +350,7 @@ void count_run(State& state, std::uint64_t queries) noexcept {
   if (state.sets == 0) return;
   counters.cmd_set.add(state.sets);
   counters.total_items.add(state.sets);
-  // As the executor does, so that the index grows under a client whose sets all pass the lane.
+  // As the executor does, so that the index grows under a client with all its sets in the lane.
   state.stored_since_check += state.sets;
   if (TD_LIKELY(state.stored_since_check < task::stores_per_growth_check)) return;
   state.stored_since_check = 0;

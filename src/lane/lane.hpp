@@ -26,7 +26,7 @@
 // So a stage's prefetches arrive while other stages work (interleaving after P. Menon et al., Relaxed operator fusion,
 // VLDB 2017, and docs/decisions/0006-strips.md).
 //
-// A device can fill strips, too. Requests whose keys it has located (frames/located_keys.hpp) are neither parsed nor
+// A device can fill strips, too. Requests for keys that it has located (frames/located_keys.hpp) are neither parsed nor
 // hashed nor searched for. A run of requests that it has answered (frames/frame_runs.hpp) takes the place of one query,
 // and its replies are appended in its turn. What it has left is parsed between them.
 //

@@ -65,7 +65,7 @@ struct Filling {
   std::uint32_t segment = 0;     // as info has it
   std::uint64_t count = 0;
   std::uint32_t sets = 0;
-  std::uint32_t first = 0, differ = 0;  // the expected info, and the bits in which others differ
+  std::uint32_t first = 0, differ = 0;  // the expected info, and the bits in which any differs
   std::uint32_t longest = 0;            // top bit: there is a long key
 
   TD_INLINE bool full() const noexcept { return count == strip_queries; }
@@ -154,7 +154,7 @@ TD_INLINE KeyEnd end_of_key(Words& words, const char* p, const char* key) noexce
 }
 template <bool Short>
 inline constexpr std::size_t read_key_bytes_max = Short ? short_key_bytes_max : key_bytes_max;
-// Adds a read to the strip, whose command has Blanks blanks from the key's end on.
+// Adds a read to the strip. Its command has Blanks blanks from the key's end on.
 template <bool Short, int Blanks>
 TD_INLINE void put_read(Filling& filling, Words& words, const char* key, const KeyEnd& end,
                         std::uint8_t kind) noexcept {

@@ -7,7 +7,7 @@ TD_INLINE void for_each_query(F f) noexcept {
       TD_INLINE_LAMBDA { (f(I), ...); }(std::make_integer_sequence<std::uint32_t, strip_queries>{});
 }
 
-// Calls f(i) for the queries whose bits are set.
+// Calls f(i) for the queries with set bits.
 template <class F>
 TD_INLINE void for_each_of(std::uint32_t queries, F f) noexcept {
   for (; queries != 0; queries &= queries - 1) f(static_cast<std::uint32_t>(std::countr_zero(queries)));
@@ -191,7 +191,7 @@ TD_NOINLINE inline void find_children(Strip& strip) noexcept {
   for (std::uint32_t i = 0; i < strip.count; ++i) prefetch_read(static_cast<const void*>(strip.child[i]));
 }
 
-// Columns behind the strip's count hold earlier queries, whose leaves may be gone.
+// Columns behind the strip's count hold earlier queries: their leaves may be gone.
 TD_NOINLINE inline void find_leaves(const State& s, Strip& strip) noexcept {
   for (std::uint32_t i = 0; i < strip.count; ++i) {
     const IndexView view = s.tree->buckets_of(*static_cast<const Leaf*>(*strip.child[i]));
@@ -270,7 +270,7 @@ TD_INLINE const char* search_first_bucket(const char* items, Strip& strip, std::
   return next;
 }
 
-// Skips: no item is prefetched of sets that others overwrite, which would take its line from who writes it.
+// Skips: no item is prefetched of overwritten sets, which would take its line from its writer.
 template <bool Skips>
 TD_INLINE void search_first_buckets(const State& s, Strip& strip) noexcept {
   const char* const items = s.items;
@@ -342,7 +342,7 @@ TD_NOINLINE inline void search_others_alone(const State& s, Strip& strip, std::u
 }
 
 // All stages of a strip behind which no other comes, so that nothing is worth waiting for. Leaves columns behind its
-// count alone, whose buckets are other queries'.
+// count alone: their buckets are other queries'.
 TD_NOINLINE inline void search_alone(const State& s, Strip& strip) noexcept {
   const std::uint32_t todo = ((1u << strip.count) - 1) & ~strip.located;
   if (TD_UNLIKELY(todo == 0)) return;

@@ -115,7 +115,7 @@ struct alignas(cache_line_bytes) Strip {
   std::uint32_t left = 0;         // bit i: query i is left to search_second()
   std::uint32_t sets = 0;         // bit i: query i is a set
   std::uint32_t located = 0;      // bit i: query i has a device's candidate, or is a run: it is not searched for
-  std::uint32_t added = 0;        // bit i: query i is a set of a new key, whose leaf child[i] names
+  std::uint32_t added = 0;        // bit i: query i is a set of a new key; child[i] names its leaf
   std::uint32_t overwrites = 0;   // bit i: query i is a set that overwrites a deferred one
   std::uint32_t overwritten = 0;  // bit i: query i is a set that query successor[i] of the ring overwrites
   std::uint8_t successor[strip_queries];  // in the ring's order of queries
@@ -247,8 +247,8 @@ struct Mode {
 // What fills strips: the text of requests, and what a device has told of it (Lane::set_answers()).
 enum class Source : std::uint8_t { text, located, runs };
 
-// Where a key's cells are, by the index's kind. The hot path is the table's: one comparison tells all others from it,
-// that a kind has stages of its own (has_own_stages()), or does not search buckets (`set` and what follows).
+// Where a key's cells are, by the index's kind. The hot path is the table's: one comparison tells all other kinds from
+// it, that a kind has stages of its own (has_own_stages()), or does not search buckets (`set` and what follows).
 enum class CellsIn : std::uint8_t {
   table,  // CuckooIndex: two buckets of one table
   leaf,   // HashTreeIndex: two buckets of a leaf, to which nodes lead
@@ -324,7 +324,7 @@ struct State {
   // Position of the parser.
   std::uint32_t parsing = 0;   // the segment
   const char* at = nullptr;    // in it
-  const char* line = nullptr;  // the line whose further keys begin at `at`; nullptr: none
+  const char* line = nullptr;  // the line with further keys from `at` on; nullptr: none
   std::uint8_t line_kind = 0;
   std::uint8_t usual_kind = 0;  // kind of the last get
 
@@ -332,7 +332,7 @@ struct State {
   static constexpr std::uint32_t none = ~std::uint32_t{0};
   std::uint32_t answering = none;  // the segment
   std::uint64_t hits = 0, sets = 0;
-  // Deferred sets whose successors have not been executed. The run executes them at its end.
+  // Deferred sets with successors that have not been executed. The run executes them at its end.
   std::uint32_t deferred_count = 0;
   std::unique_ptr<Deferring> deferring;                   // nullptr: no run has deferred sets
   std::uint32_t hashed_ahead = 0;                         // strips behind the one that is answered
@@ -390,7 +390,7 @@ const Ops* ops_named(std::string_view name) noexcept;
 
 // Takes the deferred set that query i overwrites off the list. REQUIRES: Strip::overwrites says that there is one.
 Deferred take_deferred(State& state, const Strip& strip, std::uint32_t i) noexcept;
-// Executes a deferred set whose successor was not. Where no slot or no cell is at hand its item is evicted at once.
+// Executes a deferred set when its successor was not. Where no slot or no cell is at hand its item is evicted at once.
 // REQUIRES: inside the run's epoch.
 TD_NOINLINE void execute_deferred(State& state, const Deferred& deferred) noexcept;
 // Whether the run that begins defers sets: in the last ones, workers have set the same keys at once.
@@ -448,8 +448,8 @@ TD_NOINLINE void count_sets_apart(State& state, const Strip& strip, std::uint32_
 TD_INLINE bool announces(const State& s) noexcept {
   return s.context.shared.announces_rewrites.load(std::memory_order_relaxed);
 }
-// Fetches the stripes that the strip's sets will lock: others have written to the lines. skips: those that a later set
-// overwrites lock none.
+// Fetches the stripes that the strip's sets will lock: other threads have written to the lines. skips: those that a
+// later set overwrites lock none.
 TD_NOINLINE void prefetch_stripes(const State& state, const Strip& strip, bool skips) noexcept;
 // Append the reply to a miss, and to a hit with a long value.
 TD_NOINLINE void write_miss(State& state, const Strip& strip, std::uint32_t i);

@@ -59,7 +59,7 @@ void execute_deferred(State& state, const Deferred& d) noexcept {
   const Location candidate = shared.heap.location_of(d.candidate);
   ItemVersion stored;
   if (shared.code.store_plain(context, {d.set, d.f, {state.now_s, state.flush_cas}, candidate}, stored)) return;
-  // Evicted, also if a flush takes its mark, or has taken it: others may have set the key since.
+  // Evicted, also if a flush takes its mark, or has taken it: another worker may have set the key since.
   for (;;) {
     ItemVersion seen;
     const Item* const item = shared.index.find(d.f, d.set.key, seen, no_location);

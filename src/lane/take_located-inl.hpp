@@ -2,7 +2,7 @@
 // namespace.
 
 // --- keys that it has located (frames/located_keys.hpp). Their locations are candidates like those of a search on the
-// host, only older: whoever answers compares the item's key, and asks the index where it is another's.
+// host, only older: the answer stage compares the item's key, and asks the index if it is another's.
 
 static_assert(LocatedKey::get == kind::get && LocatedKey::gets == kind::gets &&
               LocatedKey::meta_read == kind::meta_read);
@@ -76,7 +76,7 @@ TD_INLINE void prefetch_replies(const FrameRuns& runs) noexcept {
     prefetch_read(replies + at);
 }
 
-// As parse(): runs, and lines between them, whose keys are noted.
+// As parse(): runs, and lines between them. Notes the lines' keys.
 TD_INLINE void take_runs_and_parse(State& s, Strip& strip) noexcept {
   fill(s, strip, [&s](Filling& filling, const LaneSegment& segment) {
     FrameRuns& runs = *s.runs;

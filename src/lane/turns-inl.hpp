@@ -66,7 +66,7 @@ TD_INLINE void search_in_turn(State& s, const Schedule& turns, std::uint32_t del
 }
 
 // Between runs, the strips of a ring are empty: a run empties those that it has answered, and where it ends early, this
-// does the others.
+// does the rest.
 struct RingInUse {
   Strip* ring;
   std::uint32_t mask;

@@ -1,5 +1,5 @@
-// Requests that a device answers whole, from their bytes, or whose keys it locates (frames/frames.hpp): which input of
-// an intake it is given, and its answers. What it leaves goes through the lane and the parser.
+// Requests that a device answers whole, from their bytes, or locates the keys of (frames/frames.hpp): which input of an
+// intake it is given, and its answers. What it leaves goes through the lane and the parser.
 //
 // Thread safety: the worker's thread.
 #pragma once
@@ -64,7 +64,7 @@ class FrameStage {
   Batches& batches_;
   LaneStage& lane_;
   bool is_open_ = false, takes_datagrams_ = false, takes_queries_ = false;
-  std::vector<LaneWait> answered_;  // connections whose input the device has answered whole
+  std::vector<LaneWait> answered_;  // connections with input that the device has answered whole
   Output replies_;                  // to datagrams
 };
 

@@ -19,7 +19,7 @@ class Framing : public testing::Test, public Parts {
   Framing() : Parts(std::make_shared<SimDevice>(SimOptions{}), std::uint64_t{16} << 20) {
     worker.runner->set_patience(std::chrono::hours(1));
   }
-  // A connection whose parser knows its protocol, from a first request.
+  // A connection with a known protocol, from a first request.
   Client connect_text() {
     Client client = connect();
     add(client.connection, "mn\r\n");
@@ -94,7 +94,7 @@ TEST_F(Framing, WhatASocketDoesNotTakeOfAWholeStreamIsSentLater) {
   EXPECT_EQ(whole(), 2u);
   EXPECT_EQ(receive(next.socket), hit("v", value) + "END\r\n");
   ASSERT_TRUE(slow.connection.is_blocked());
-  // Others' answers are written where its own were.
+  // Answers to `next` are written where those to `slow` were.
   ask({{next, times(300, "get w\r\n")}});
   dispatcher.answer_oldest();
   EXPECT_EQ(receive(next.socket), times(300, "END\r\n"));
@@ -105,7 +105,7 @@ TEST_F(Framing, WhatASocketDoesNotTakeOfAWholeStreamIsSentLater) {
   EXPECT_TRUE(all == times(300, hit("v", value) + "END\r\n")) << all.size();
 }
 
-// The same of a stream whose replies are the lane's and, from where they lie, the device's.
+// The same of a stream with replies of the lane and, from where they lie, of the device.
 TEST_F(Framing, WhatASocketDoesNotTakeOfLentRepliesIsSentLater) {
   const std::string value(60, 'v'), gets = times(60, "get v\r\n"), replies = times(60, hit("v", value) + "END\r\n");
   store("v", value);

@@ -68,7 +68,7 @@ void LaneStage::run() {
   in.waits.clear();
 }
 
-// The output was full at this segment. If its connection is blocked now, its stream waits; the others continue.
+// The output was full at this segment. If its connection is blocked now, its stream waits; the rest continue.
 // has_ended: the run has ended segments before it. Returns the first segment to offer again.
 std::size_t LaneStage::resume_at(std::size_t first, bool has_ended) noexcept {
   const std::span<LaneSegment> all(batches_.in().segments);

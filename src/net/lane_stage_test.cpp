@@ -13,7 +13,7 @@ namespace {
 
 struct LaneStaging : testing::Test, Parts {
   LaneStaging() { lane.begin_pass(false, false); }
-  // A connection whose parser knows its protocol, from a first request.
+  // A connection with a known protocol, from a first request.
   Client connect_text() {
     Client client = connect();
     add(client.connection, "mn\r\n");

@@ -48,7 +48,7 @@ struct ServerOptions {
   // -U; -1: any free port; 0: off, because datagrams have no authenticated sender, and replies could flood a third
   // party
   int udp_port = 0;
-  std::string xdp_interface;      // whose UDP packets to udp_port, which is a number then, AF_XDP sockets get
+  std::string xdp_interface;      // its UDP packets to udp_port, which is a number then, go to AF_XDP sockets
   std::shared_ptr<net::Xdp> xdp;  // attached to it (Xdp::attach) while the process has the rights; for one server
   std::string unix_path;          // -s; turns TCP and UDP off
   unsigned unix_mask = 0700;      // -a, the socket file's mode

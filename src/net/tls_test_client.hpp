@@ -1,5 +1,5 @@
 // A client that speaks TLS. OpenSSL is kept off its socket, so that tests choose how many bytes go in a packet and can
-// send others.
+// send other bytes.
 #pragma once
 #include <openssl/bio.h>
 #include <openssl/err.h>

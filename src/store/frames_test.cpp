@@ -408,7 +408,7 @@ TEST(Frames, AnswerNothingBehindWhereTheLaneStops) {
   EXPECT_EQ(harness.keys_of_device - before, 1u);
 }
 
-// The lane's run ends in a stream after it has read on in others, at any place: what it has executed ahead counts.
+// The lane's run ends in a stream after it has read on in later ones, at any place: what it has executed ahead counts.
 TEST(Frames, AnswerNothingBehindASetThatAnEarlierRunExecuted) {
   for (const std::size_t output_bytes : {1u, 200u}) {
     for (std::size_t between = 0; between < 36; ++between) {

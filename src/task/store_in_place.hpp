@@ -86,7 +86,7 @@ template <class Tell>
 inline constexpr bool tells_nobody = std::is_same_v<std::remove_cv_t<Tell>, std::remove_cv_t<decltype(tell_nobody)>>;
 
 // Whether another set has rewritten the item since seen.fixed was read: nothing else changes that word while the item's
-// epoch lasts. Then a set whose execution began before that takes effect just before the other one, which no client can
+// epoch lasts. Then a set that began to execute before that takes effect just before the other one, which no client can
 // tell from being overwritten at once: it need not write anything (publishing elimination: Srivastava and Brown,
 // "Elimination (a,b)-trees with fast, durable updates", PPoPP 2022; theirs finds the other by a record in the leaf).
 // The other one may still hold the item's lock; it succeeds, as all that can refuse it comes before, and readers wait

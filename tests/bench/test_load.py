@@ -154,7 +154,7 @@ def test_removes_and_touches(memcached: Callable[..., Server], protocol: str) ->
     assert (status, all_errors(result)) == (0, 0)
     stats = stats_of(server)
     assert stats["delete_hits"] + stats["delete_misses"] == result["other"]["remove"] > 0
-    if protocol == "meta":  # whose misses memcached counts as a get's
+    if protocol == "meta":  # memcached counts its misses as a get's
         assert 0 < stats["touch_hits"] <= result["other"]["touch"]
     else:
         assert stats["touch_hits"] + stats["touch_misses"] == result["other"]["touch"] > 0

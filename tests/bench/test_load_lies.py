@@ -88,7 +88,7 @@ LIES += [("meta", name, lie) for name, lie in META_LIES.items()]
 LIES += [("binary", name, lie) for name, lie in BINARY_LIES.items()]
 
 
-PATIENCE_S = "20"  # of clients whose servers answer: on a busy machine they may be late by half a second
+PATIENCE_S = "20"  # of clients with servers that answer: on a busy machine they may be late by half a second
 
 
 def lying(protocol: str, lie: Lie, *options: str, timeout_s: str = PATIENCE_S) -> tuple[int, dict]:
@@ -103,7 +103,7 @@ def lying(protocol: str, lie: Lie, *options: str, timeout_s: str = PATIENCE_S) -
 @pytest.mark.parametrize("shape", [[], ["--multiget", "4"]], ids=["get", "multiget"])
 @pytest.mark.parametrize(("protocol", "name", "lie"), LIES, ids=[f"{p} {n}" for p, n, _ in LIES])
 def test_lies_are_found(protocol: str, name: str, lie: Lie, shape: list[str]) -> None:
-    # Of others some leave the client waiting for the rest of a reply.
+    # Of other lies some leave the client waiting for the rest of a reply.
     timeout_s = PATIENCE_S if name == "wrong value" else "0.5"
     status, result = lying(protocol, lie, *shape, "--require-hits", timeout_s=timeout_s)
     assert status == 1

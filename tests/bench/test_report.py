@@ -823,7 +823,7 @@ def test_bad_documents_are_refused(tmp_path: Path, change: Callable[[dict], None
 
 
 def test_a_bad_document_is_skipped(tmp_path: Path) -> None:
-    """The others are drawn; output, page and exit code say what is missing, whichever comes first."""
+    """The rest are drawn; output, page and exit code say what is missing, whichever comes first."""
     bad = document("alternate")
     put("runs/0/result/opps", 1)(bad)
     path, fine, none = save(tmp_path, bad), DOCUMENTS / "memory.json", tmp_path / "none.json"

@@ -1,4 +1,4 @@
-"""Tests in a real browser need Chromium, a large package: they run by `make test-browser`, not with the others."""
+"""Tests in a real browser need Chromium, a large package: they run by `make test-browser`, not with the rest."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ PICTURE_AFTER_S = float(os.environ.get("TANDEM_PICTURE_AFTER_S", "100"))
 
 
 class Load(threading.Thread):
-    """A client that asks for a few keys much more often than for others, until it is stopped."""
+    """A client that asks for a few keys much more often than for the rest, until it is stopped."""
 
     def __init__(self, server: Server) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The bundle takes minutes to build: its tests run by `make test-bundle`, not with the others."""
+"""The bundle takes minutes to build: its tests run by `make test-bundle`, not with the rest."""
 
 import os
 

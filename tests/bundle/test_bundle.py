@@ -43,7 +43,7 @@ def call(*command: object, **keywords: object) -> subprocess.CompletedProcess[st
 
 
 def system_libraries(program: Path) -> list[Path]:
-    """What a program of a bundle for GPUs needs of the machine, below its root: the C library. Of others nothing."""
+    """What a program of a bundle for GPUs needs of the machine, below its root: the C library. Else nothing."""
     if "-cuda" not in program.parent.parent.name:
         return []
     paths = re.findall(r"(?:=> |^\s+)/(\S+) \(", call("ldd", program).stdout, re.MULTILINE)

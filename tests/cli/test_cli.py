@@ -279,7 +279,7 @@ def test_serve_says_what_it_serves(start: Start) -> None:
 
 
 def test_serve_on_any_free_port_says_which(start: Start) -> None:
-    as_root = ["--user", "root"] if IS_ROOT else []  # who says so is not warned
+    as_root = ["--user", "root"] if IS_ROOT else []  # saying so avoids a warning
     process = start(tandem_binary(), "serve", "--port", -1, "--udp-port", 0, *as_root)
     line = process.stderr.readline()
     port = int(re.match(r"info: serving on 127\.0\.0\.1:(\d+) \(TCP\)", said(line))[1])

@@ -273,7 +273,7 @@ def test_a_reload_says_which_settings_it_did_not_apply(start: Start, tmp_path: P
 
 
 def expired(folder: Path) -> Identity:
-    """An identity whose certificate was good for a moment."""
+    """An identity with a certificate that was good for a moment."""
     made = make_identity(folder, "expired")
     request = ["openssl", "req", "-new", "-key", made.key, "-subj", "/CN=expired", "-out", folder / "request"]
     subprocess.run(request, check=True, capture_output=True, timeout=60)

@@ -1,4 +1,4 @@
-"""Streams that take nothing: what cannot be said ends nothing, and nobody waits for it."""
+"""Streams that take nothing: what cannot be said ends nothing and delays nothing."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_memcached_is_stopped_by_usr1_all_the_same(alias: Path, state: str) -> N
 
 @pytest.mark.parametrize("state", ["full", "closed"])
 def test_a_certificate_that_cannot_be_loaded_again(tmp_path: Path, state: str) -> None:
-    """The old one stays, whether or not anybody hears of it; signals are taken after it."""
+    """The old one stays, whether or not this is reported; signals are taken after it."""
     identity = make_identity(tmp_path, "server")
     port = free_port()
     options = ["--listen", f"{HOST}:{port}", "--tls-cert", identity.certificate, "--tls-key", identity.key]

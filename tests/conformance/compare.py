@@ -82,8 +82,8 @@ LANES = 24  # cases that are under way at the same time, each on its own connect
 def transcripts(
     cases: Iterable[Case], connects: Sequence[Connect], timeout_s: float = 60.0
 ) -> Iterator[tuple[Case, list[Transcript]]]:
-    """Runs cases on one or more servers and yields each case's transcripts when it is done. Cases that touch what
-    others see are run alone, after the others."""
+    """Runs cases on one or more servers and yields each case's transcripts when it is done. Cases that touch what other
+    cases see are run alone, after the rest."""
     cases = list(cases)
     lanes = [[Client(connect, timeout_s) for connect in connects] for _ in range(LANES)]
     try:

@@ -24,7 +24,7 @@ class Pair:
         return lambda: Stream(self.reference.connect()), lambda: Stream(self.candidate.connect())
 
     def leave_small_cas_ids(self) -> None:
-        """So that the small ones that the corpus guesses are nobody's."""
+        """So that the small ones that the corpus guesses are no item's."""
         for server in (self.reference, self.candidate):
             with Stream(server.connect()) as stream:
                 stream.exchange(b"set first 0 0 1 noreply\r\n1\r\n" * 200 + b"delete first\r\n")

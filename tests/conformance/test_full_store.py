@@ -200,7 +200,7 @@ def test_each_command_is_answered_as_by_memcached_and_leaves_the_same(sides: tup
 
 
 def test_what_memcached_changes_in_place_is_refused_and_kept(sides: tuple[Side, Side]) -> None:
-    """Tandem's items never change, since others read them without a lock: a new count is a copy, which needs memory."""
+    """Tandem's items never change, since readers take no lock: a new count is a copy, which needs memory."""
     _, side = sides
     copied = [case for case in cases() if case.copies]
     for case in copied:

@@ -37,7 +37,7 @@ def statistics(server: Server, group: bytes = b"") -> dict[str, str]:
 
 
 class Watcher:
-    """A client that watches, and one that asks for statistics meanwhile. No other is left of those who came before."""
+    """A client that watches, and one that asks for statistics meanwhile. No earlier one is left."""
 
     def __init__(self, server: Server, stream: bytes) -> None:
         self.asker = Stream(server.connect())
@@ -96,7 +96,7 @@ class Grower:
 
 
 def test_what_is_added_to_near_the_limit_stays(memcached: Start, tandem: Start) -> None:
-    """Values of several hundred KB that are only ever appended and prepended to are in use: others go first."""
+    """Values of several hundred KB that are only ever appended and prepended to are in use: other items go first."""
     keys, rounds = range(4), 1500
     for server in (memcached("-t", "1"), tandem("-t", "1")):
         grower = Grower(server)
@@ -333,7 +333,7 @@ def test_operators_commands_are_answered_as_by_memcached(switch: str, memcached:
 
 
 def test_reassigning_without_evictions(memcached: Start, tandem: Start) -> None:
-    """With -M it is answered as ever; the candidate moves a page whose items all find room elsewhere in their class."""
+    """With -M it is answered as ever; the candidate moves a page if all items have room elsewhere in their class."""
     for server in (memcached("-t", "1", "-M", memory_mib=32), tandem("-t", "1", "-M", memory_mib=32)):
         with Stream(server.connect()) as stream:
             assert statistics(server, b"settings")["slab_reassign"] == "yes"
@@ -366,7 +366,7 @@ def test_reassigning_without_evictions(memcached: Start, tandem: Start) -> None:
 
 
 def test_input_past_its_memory_limit_closes_the_connection(memcached: Start, tandem: Start) -> None:
-    """Without a word, for an error, and counted: those whose half request finds no buffer."""
+    """Without a word, for an error, and counted: those with half a request that finds no buffer."""
     half_line = b"get " + b"k " * 995  # memcached keeps it in a buffer of 16 KiB, the candidate in one of its size
     count = 600
     options = ("-t", "1", "-o", "read_buf_mem_limit=1")
@@ -403,8 +403,8 @@ def test_input_past_its_memory_limit_closes_the_connection(memcached: Start, tan
 
 @pytest.mark.parametrize("damage", ["empty", "random", "cut short", "as it was"])
 def test_a_memory_file_of_memcacheds_with_its_metadata(damage: str, tandem: Start, tmp_path: Path) -> None:
-    """Whatever the metadata says the store begins empty, and the metadata goes, so that nobody takes the memory that is
-    now another's for what they describe. (memcached ends with a core dump over empty ones, or lines that are none.)"""
+    """Whatever the metadata says the store begins empty, and the metadata goes, so that no server takes memory now
+    another's for what they describe. (memcached ends with a core dump over empty ones, or lines that are none.)"""
     memory, metadata = tmp_path / "memory", tmp_path / "memory.meta"
     first = start_memcached("-e", str(memory))
     with Stream(first.connect()) as stream:

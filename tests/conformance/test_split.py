@@ -26,7 +26,7 @@ RANDOM_CASES = 2000
 
 @cache
 def splittable() -> list[Case]:
-    """Cases whose replies do not depend on what arrives together, in an order that mixes the groups."""
+    """Cases with replies that do not depend on what arrives together, in an order that mixes the groups."""
     cases = [
         case for case in all_cases() if case.can_be_joined and not case.quirk and not case.holds_item and not case.alone
     ]

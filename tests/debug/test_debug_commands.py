@@ -55,7 +55,7 @@ def test_an_item_that_is_referred_to(server: Server) -> None:
 
 
 def test_a_locked_item_keeps_its_writer_waiting(server: Server) -> None:
-    """Reads of the key go on: only who changes it, or misses it, needs its lock."""
+    """Reads of the key go on: only a change or a miss of it needs its lock."""
     # Two connections, on a worker each.
     with Stream(server.connect()) as holder, Stream(server.connect()) as writer:
         assert ask(holder, "set k 0 0 1\r\na") == "STORED\r\n"

@@ -14,7 +14,7 @@ from integration.test_expiry import ENDING, GONE, LASTING, SHORT_S, prepare
 
 @pytest.fixture
 def stream(tandem: Callable[..., Server]) -> Iterator[Stream]:
-    """Of a server whose clock stands still."""
+    """Of a server with a stopped clock."""
     with Stream(tandem("-t", "2").connect()) as stream:
         assert stream.exchange(b"debugtime p\r\n").data == b"OK\r\n"
         yield stream

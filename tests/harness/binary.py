@@ -120,7 +120,7 @@ class Said:
 
 
 class BinaryStream:
-    """A connection: each request is followed by a noop of its own, whose answer ends what the request is answered."""
+    """A connection. Each request is followed by a noop of its own: its answer ends what the request is answered."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection

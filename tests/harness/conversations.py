@@ -1,4 +1,4 @@
-"""Conversations with a server whose memory runs out now and then: each answer is right, or says that there was no
+"""Conversations with a server that runs out of memory now and then: each answer is right, or says that there was no
 memory, or the connection ends. Anything else is an AssertionError, silence a TimeoutError."""
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Ended(Exception):
 
 
 class Talk:
-    """One connection, whose answers are looked at as they come."""
+    """One connection: its answers are looked at as they come."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
@@ -256,7 +256,7 @@ def authenticate_binary(t: Talk) -> None:
 
 
 def wrong_passwords(place: Place) -> None:
-    """Nobody gets in."""
+    """No client gets in."""
     with Place(place.connect).talk() as t:
         for _ in range(3):
             t.say(b"set auth 0 0 9\r\nuser nono\r\n", b"CLIENT_ERROR authentication failure\r\n")

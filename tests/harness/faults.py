@@ -1,5 +1,5 @@
-"""A server whose allocations, mappings, threads and calls for blocks of a file fail, whose system calls are interrupted
-and whose wall clock jumps, by a library that is preloaded (faults.c)."""
+"""A server with allocations, mappings, threads and calls for blocks of a file that fail, with interrupted system calls
+and with a wall clock that jumps, by a preloaded library (faults.c)."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ ETHTOOL_SET = {"checksums": 0x17, "segments": 0x1F, "merging": 0x2C}  # ETHTOOL_
 SERVER, CLIENT = "192.0.2.1", "192.0.2.2"
 DEVICE = "cable"
 
-# For kernels without netem. Packets are lost by who receives them, as a sender is told of what its own rules drop.
-# Delayed ones are put into a class of traffic so slow that others overtake them.
+# For kernels without netem. Packets are lost by their receiver, as a sender is told of what its own rules drop. Delayed
+# ones are put into a class of traffic so slow that later ones overtake them.
 SENT = """
 table ip harm {
   counter doubled {}

@@ -14,7 +14,7 @@ class LossyNetwork:
     """Between one client and a server. What happens to a datagram follows from `seed` and how many came before."""
 
     LOST, DOUBLED, DELAYED = 0.1, 0.05, 0.25
-    DELAY_S = 0.004  # at most: others overtake it
+    DELAY_S = 0.004  # at most: later ones overtake it
 
     def __init__(self, server: tuple[str, int], seed: int) -> None:
         self.lost = self.doubled = self.delayed = 0

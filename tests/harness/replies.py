@@ -1,6 +1,6 @@
 """Comparison of reply streams: byte for byte, but for what must differ.
 
-A stream is cut into pieces. `literal` pieces are compared exactly. The others are the only permitted differences:
+A stream is cut into pieces. `literal` pieces are compared exactly. The rest are the only permitted differences:
 
 - `cas`: the numbers are the server's own. Each server's numbers are compared through the order of their first
   appearance: equal where the reference's are equal, different where they differ. Zero is itself.

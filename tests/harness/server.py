@@ -18,7 +18,7 @@ from pathlib import Path
 
 # How much slower than a release build the server under test may be; for sanitizers.
 TIME_FACTOR = float(os.environ.get("TANDEM_TIME_FACTOR", "1"))
-# Ends what would hang, and decides nothing else: others may have the processors for seconds.
+# Ends what would hang, and decides nothing else: other processes may have the processors for seconds.
 PATIENCE_S = 60.0 * TIME_FACTOR
 HOST = "127.0.0.1"
 PR_SET_PDEATHSIG = 1

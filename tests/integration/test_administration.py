@@ -104,7 +104,7 @@ def test_watch_lines_are_memcacheds(memcached: Start, tandem: Start) -> None:
             assert read_until(watcher, b"\r\n", PATIENCE_S) == b"OK\r\n"
             for command in WATCHED_COMMANDS:
                 stream.socket.sendall(command)
-                assert stream.socket.recv(1 << 16)  # each in a pass of its own, whose events keep their order
+                assert stream.socket.recv(1 << 16)  # each in a pass of its own, with its events in order
             stream.socket.sendall(b"get the_end\r\n")
             text = b""
             while b"the_end" not in text:
@@ -121,7 +121,7 @@ def test_watch_connections_are_memcacheds(memcached: Start, tandem: Start) -> No
     for server in (memcached("-t", "1"), tandem("-t", "1")):
         with server.connect(PATIENCE_S) as watcher:
             watcher.sendall(b"watch connevents\r\n")
-            # Who asked before whether the server had started may only now be seen to go: its line may come with the OK.
+            # The earlier check that the server had started may close only now: its line may come with the OK.
             answer = read_until(watcher, b"\n", PATIENCE_S)
             assert answer.startswith(b"OK\r\n"), answer
             ports = set()
@@ -257,8 +257,8 @@ def test_detail_from_the_start(memcached: Start, tandem: Start) -> None:
 
 
 def test_everything_at_once(tandem: Start) -> None:
-    """Writers whose values tell what they are, beside dumpers and watchers that read, do not read or go away, pages
-    that move and a limit that changes: no wrong value, nobody stuck, memory bounded."""
+    """Writers of values that tell what they are, beside dumpers and watchers that read, do not read or go away, pages
+    that move and a limit that changes: no wrong value, no client stuck, memory bounded."""
     server = tandem("-t", "2", "-o", "watcher_logbuf_size=64", memory_mib=32)
     stop = threading.Event()
     failures: list[str] = []

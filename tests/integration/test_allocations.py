@@ -1,5 +1,5 @@
 """Memory that cannot be had, at the allocations of each kind of conversation with a server of each kind: the process
-lives, the connection is answered rightly or ended, others are served, what was stored is there, and nothing is kept.
+lives, the connection is answered rightly or ended, the rest are served, what was stored is there, and nothing is kept.
 
 TANDEM_FAULTS (default 1) multiplies how many allocations fail: `make soak-faults` has 20 times as many.
 """
@@ -45,7 +45,7 @@ _folder = tempfile.TemporaryDirectory(prefix="tandem-allocations")
 
 @dataclass
 class Level:
-    """What a server holds when nobody is served."""
+    """What a server holds when it serves no client."""
 
     blocks: int
     bytes: int
@@ -67,7 +67,7 @@ def what_grows(levels: list[Level]) -> list[str]:
 
 @dataclass
 class Subject:
-    """A server whose memory runs out, how it is reached, and what is asked of it."""
+    """A server that runs out of memory, how it is reached, and what is asked of it."""
 
     server: Server
     faults: Faults
@@ -323,7 +323,7 @@ def test_what_is_made_once_is_made_later_if_its_allocation_failed(
 
 
 def test_a_failed_allocation_in_each_scrape_does_not_use_up_the_reserve(tmp_path: Path) -> None:
-    """Nobody but the monitor does anything: workers, who get the reserve back after their passes, sleep."""
+    """Only the monitor does anything: workers, which get the reserve back after their passes, sleep."""
     with metrics_server(tmp_path) as subject:
         subject.settle()
         for path in subject.runs.values():

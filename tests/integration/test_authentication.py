@@ -273,7 +273,7 @@ def listens(path: Path) -> bool:
 
 
 def test_hangup_reads_the_file_again(auth_file: Path, tandem: Callable[..., Server]) -> None:
-    """A new password counts, the old one does not; a broken file changes nothing; who is in stays in."""
+    """A new password counts, the old one does not; a broken file changes nothing; clients that are in stay."""
     server = tandem("-Y", str(auth_file), "-v", unix_path=auth_file.parent / "socket")
 
     def lets_in(password: bytes) -> bool:

@@ -84,8 +84,8 @@ def test_line_without_an_end(server: Server) -> None:
 
 @pytest.mark.footprint
 def test_endless_get_line_is_bounded(tandem: Callable[..., Server]) -> None:
-    """memcached lets a get line grow without bound; what must hold is that others are served and memory is bounded by
-    what was sent."""
+    """memcached lets a get line grow without bound; what must hold is that other clients are served and memory is
+    bounded by what was sent."""
     server = tandem()
     before = server.resident_bytes()
     with Stream(server.connect()) as stream:

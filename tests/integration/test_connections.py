@@ -36,7 +36,7 @@ def greet(connection: socket.socket) -> bytes:
 
 
 def test_connection_limit(tandem: Callable[..., Server]) -> None:
-    """Past -c a connection is told so and closed; the others go on, and a place that comes free is given again."""
+    """Past -c a connection is told so and closed; the rest go on, and a place that comes free is given again."""
     server = tandem("-c", "40", "-t", "2")
     connections = [server.connect() for _ in range(100)]
     answers = [greet(connection) for connection in connections]

@@ -1,5 +1,5 @@
 """Memory files on disks that are full, fail to take what is written, or do not give it back: the server lives where it
-can, and nobody gets what the disk did not keep."""
+can, and no client gets what the disk did not keep."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EX_IOERR = 74
 def on_small_disk(
     tmp_path: Path, mib: int, *options: str, faults: Faults | None = None
 ) -> Iterator[tuple[Server, Path]]:
-    """A server whose memory file is on a tmpfs of its own, and that one's folder as seen from here."""
+    """A server with its memory file on a tmpfs of its own, and that one's folder as seen from here."""
     disk = tmp_path / "disk"
     disk.mkdir(exist_ok=True)
     mount = ["unshare", "-Urm", "mount", "-t", "tmpfs", "-o", f"size={mib}m", "tmpfs", str(disk)]
@@ -149,7 +149,7 @@ def starts_empty(tandem: Callable[..., Server], tmp_path: Path) -> None:
 # A medium's error is ENODATA.
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.ENODATA])
 def test_a_disk_that_does_not_take_what_is_written(error: int, tandem: Callable[..., Server], tmp_path: Path) -> None:
-    """What it did not take may be read back as what was there before: nobody gets it, now or after a restart."""
+    """What it did not take may be read back as what was there before: no client gets it, now or after a restart."""
     server, faults = with_failing_disk(tandem, tmp_path)
     with Stream(server.connect()) as stream:
         assert set(store(stream, 0, 40)) == {b"STORED\r\n"}
@@ -258,7 +258,7 @@ def begins_empty_and_serves(server: Server) -> None:
 
 
 def test_a_block_device_that_does_not_give_back_what_it_took(loop_disk: LoopDisk) -> None:
-    """Whoever starts next after that does not meet the same page again, and again."""
+    """The next server that starts does not meet the same page again, and again."""
     server = loop_disk.server()
     with Stream(server.connect()) as stream:
         assert set(store(stream, 0, 40)) == {b"STORED\r\n"}
@@ -288,7 +288,7 @@ def test_a_file_that_somebody_shortens(options: list[str], value_bytes: int, tmp
     server = Server([str(tandem_binary()), "memcached"], "-t", "1", "-e", str(memory), *options)
     with Stream(server.connect()) as stream:
         assert set(store(stream, 0, 40, value_bytes)) == {b"STORED\r\n"}
-        # In the middle of the first value, whose head can be read.
+        # In the middle of the first value: its head can be read.
         os.truncate(memory, (2 << 20) + value_bytes // 4)
         with suppress(OSError):
             stream.exchange(b"get k0\r\n")

@@ -1,4 +1,4 @@
-"""Memory that cannot be had, interrupted system calls: the server lives, others are served, no stored value is lost.
+"""Memory that cannot be had, interrupted system calls: the server lives, clients are served, no stored value is lost.
 
 TANDEM_FAULTS (default 1) multiplies how many faults there are: `make soak-faults` has 20 times as many.
 """

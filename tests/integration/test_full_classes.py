@@ -1,4 +1,4 @@
-"""Which items a full store of one size gives up for others, and what an emptied one takes."""
+"""Which items a full store of one size gives up for other items, and what an emptied one takes."""
 
 from __future__ import annotations
 

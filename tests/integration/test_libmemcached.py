@@ -65,7 +65,7 @@ def test_ways_to_send(way: str, server: Server, files: list[str]) -> None:
 
 def test_udp(server: Server, files: list[str]) -> None:
     succeeds(server, "cp", "--udp", files[0])
-    # Who sends a datagram does not wait until it is read.
+    # The sender of a datagram does not wait until it is read.
     deadline = time.monotonic() + PATIENCE_S
     while (found := ask(server, b"get small\r\n")) == b"END\r\n":
         assert time.monotonic() < deadline

@@ -43,7 +43,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def small_index() -> Iterator[Callable[[], Server]]:
-    """Starts servers whose index begins with a few cells."""
+    """Starts servers with an index of a few cells at first."""
     script = f'exec {tandem_binary()} serve --item-expected 1MiB --memory 64MiB --threads 2 --port "$4"'
     started: list[Server] = []
 
@@ -167,7 +167,7 @@ def test_each_mapping_while_serving_may_fail(count: int, small_index: Callable[[
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", [kind for kind in SUBJECTS if kind != "metrics"])  # its pages map nothing
 def test_mappings_may_fail_in_every_kind_of_conversation(kind: str, tmp_path: Path) -> None:
-    """Of servers that have just begun, whose heap, index and buffers still grow; afterwards each conversation is as if
+    """Of servers that have just begun: heap, index and buffers still grow; afterwards each conversation is as if
     nothing had been."""
     injected = 0
     for n in range(5 * MULTIPLE):
@@ -191,7 +191,7 @@ def test_mappings_may_fail_in_every_kind_of_conversation(kind: str, tmp_path: Pa
                 injected += subject.faults.get(MAP_FAILED)
                 subject.faults.set(MAP_FROM, NEVER)
                 quiet.say(b"mn\r\n", b"MN\r\n")
-            # A crawler whose thread could not be had is off until it is wanted again.
+            # A crawler that could not get a thread is off until it is wanted again.
             for name in sorted(subject.runs, key=lambda name: name != "crawler"):
                 subject.runs[name]()
     print(f"{kind}: {injected} mappings failed")
@@ -331,7 +331,7 @@ def test_a_start_with_little_address_space(mib: int) -> None:
 
 
 def test_output_that_nobody_reads_and_no_memory(tandem: Callable[..., Server], tmp_path: Path) -> None:
-    """Who does not read is closed; the process and the others go on."""
+    """An unread connection is closed; the process and the rest go on."""
     faults = Faults(tmp_path)
     with faults.preloaded():
         server = tandem("-t", "1")

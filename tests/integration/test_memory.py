@@ -138,7 +138,7 @@ def test_no_evictions_with_M(tandem: Callable[..., Server]) -> None:
 @pytest.mark.footprint
 def test_client_that_never_reads(tandem: Callable[..., Server]) -> None:
     """Asks for far more than its socket holds. The server may stop reading from it or close it, but neither grow nor
-    keep others waiting."""
+    keep other clients waiting."""
     server = tandem("-t", "2", memory_mib=64)
     ask(server, b"set big 0 0 1000000\r\n" + b"b" * 1_000_000 + b"\r\nset small 0 0 10\r\n0123456789\r\n")
     deaf = []

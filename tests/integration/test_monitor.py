@@ -199,7 +199,7 @@ def test_status(monitored: tuple[Server, int]) -> None:
             ask_often(stream, b"get a\r\n", 200)
             code, headers, text = get(port, "/api/status")
             status = json.loads(text)
-            hottest = [key["key"] for key in status["hot_keys"]["keys"][:1]]  # of a sample, which may have others first
+            hottest = [key["key"] for key in status["hot_keys"]["keys"][:1]]  # of a sample: another may come first
             if any(point["gets_per_s"] > 0 for point in status["points"]) and hottest == ["a"]:
                 break
             assert time.monotonic() < deadline, status["hot_keys"]
@@ -240,7 +240,7 @@ def test_answers_nobody_else(monitored: tuple[Server, int]) -> None:
         assert "Access-Control-Allow-Origin" not in headers
     assert get(port, "/etc/passwd")[0] == 404
     assert get(port, "/%2e%2e/%2e%2e/etc/passwd")[0] in (400, 404)
-    # A foreign page whose name was made to mean this machine.
+    # A foreign page with a name that was made to mean this machine.
     assert get(port, "/api/status", Host="evil.example")[0] == 421
     assert get(port, "/api/status", Host=f"localhost:{port}")[0] == 200
     for method in ("POST", "PUT", "DELETE", "OPTIONS", "PATCH"):

@@ -1,4 +1,4 @@
-"""A server and its clients on two machines whose cable loses, doubles and reorders packets, or is unplugged.
+"""A server and its clients on two machines with a cable that loses, doubles and reorders packets, or is unplugged.
 
 The kernel does that, between network namespaces (harness/link.py), to UDP and TCP. Where it cannot, test_storms.py has
 datagrams that are lost. TANDEM_FAULTS (default 1) multiplies what is asked: `make soak-faults`.
@@ -245,7 +245,7 @@ def test_the_cable_is_unplugged(tandem: Callable[..., Server], link: Callable[..
 
         alone = 0
         alone = others()
-        # For a moment: everybody goes on where they were.
+        # For a moment: every client goes on where it was.
         quiet, reading, writing = connect(), amid_a_reply(), amid_a_request()
         assert quiet.exchange(b"mn\r\n").data == b"MN\r\n"
         cable.down()
@@ -276,7 +276,7 @@ def test_the_cable_is_unplugged(tandem: Callable[..., Server], link: Callable[..
         cable.server.set(tcp_retries2=15, tcp_keepalive_probes=9)
         cable.up()
         for connection in cut_off:
-            connection.send(b"mn\r\n")  # which nobody knows of there
+            connection.send(b"mn\r\n")  # on a connection unknown there
             received = rest_of(connection)
             assert all_hits[1000:].startswith(received) and len(received) < len(all_hits) - 1000
         for connection in [*writing, quiet]:

@@ -1,5 +1,5 @@
 """Descriptors that run out, connections by the thousand, a wall clock that jumps, a network that loses datagrams: the
-server lives, and others notice nothing.
+server lives, and other clients notice nothing.
 
 TANDEM_FAULTS (default 1) multiplies how much there is of it: `make soak-faults`.
 """
@@ -65,7 +65,7 @@ def test_descriptors_run_out(tandem: Callable[..., Server]) -> None:
         assert witness.exchange(b"get k\r\n").data == b"VALUE k 0 1\r\nv\r\nEND\r\n"
         assert stat(witness, "listen_disabled_num") >= 1
         assert server.output().count("accept: Too many open files") == 1, "once a minute, however often it was tried"
-        # Some go, and others take their place.
+        # Some go, and more take their place.
         while waiting:
             served = answered()
             for connection in served:
@@ -80,7 +80,7 @@ def test_descriptors_run_out(tandem: Callable[..., Server]) -> None:
 def test_thousands_of_connections_one_after_the_other(tandem: Callable[..., Server]) -> None:
     server = tandem("-t", "2")
     hit = b"VALUE k 0 1\r\nv\r\nEND\r\n"
-    reset = struct.pack("ii", 1, 0)  # SO_LINGER: ends at once, and leaves the port to others
+    reset = struct.pack("ii", 1, 0)  # SO_LINGER: ends at once, and frees the port
     with Stream(server.connect()) as witness:
         assert witness.exchange(b"set k 0 0 1\r\nv\r\n").data == b"STORED\r\n"
 

@@ -164,7 +164,7 @@ def test_plain_clients_on_a_tls_port_learn_nothing(tandem: Start, identity: Iden
         reply = ask(server, client_context(identity), b"stats\r\n", b"END\r\n")
         return int(reply.partition(b"STAT ssl_handshake_errors ")[2].partition(b"\r")[0])
 
-    # One of whoever looked whether the port is open, as soon as its worker has seen it go.
+    # One from the check that the port is open, as soon as its worker has seen it close.
     deadline = time.monotonic() + PATIENCE_S
     while (before := handshake_errors()) != 1:
         assert time.monotonic() < deadline, before

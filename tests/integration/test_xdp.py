@@ -357,7 +357,7 @@ def test_the_interface_is_free_again(link: Link, serve: Serve) -> None:
 
 
 def test_the_daemon_without_its_rights(link: Link, serve: Serve) -> None:
-    """The interface is taken by root; who serves is another user, in another process than was started."""
+    """The interface is taken by root; the server is another user's, in another process than was started."""
     subject = serve(DEVICE, run_as="nobody")
     with subject.client() as client:
         assert answer(client, b"set a 0 0 1\r\nx\r\n") == b"STORED\r\n"
@@ -383,7 +383,7 @@ def test_what_it_cannot_use(link: Link, serve: Serve) -> None:
 
 
 def test_packets_without_checksums(link: Link, serve: Serve) -> None:
-    """From a veth device that leaves them to nobody: dropped and counted, as no wire brings such packets."""
+    """From a veth device that leaves them out: dropped and counted, as no wire brings such packets."""
     subject = serve(DEVICE)
     link.client.offload(checksums=True)
     try:

@@ -49,7 +49,7 @@ def checker() -> Path:
 
 
 class TandemServer(Server):
-    """`tandem serve`, whose options are its own and not memcached's."""
+    """`tandem serve`, with options of its own and not memcached's."""
 
     def __init__(self, *options: str, binary: Path | None = None) -> None:
         self.port = free_port()

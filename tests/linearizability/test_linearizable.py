@@ -68,7 +68,7 @@ SCENARIOS = {
 
 @dataclass(frozen=True)
 class Plan:
-    """Who searches."""
+    """What searches."""
 
     server: str  # options of a server
     in_process: str  # of the recorder for a store in process
@@ -78,7 +78,7 @@ class Plan:
 # Scans of hot keys that lie in several leaves of the tree: in process leaves are tiny; over TCP, where they have 512
 # cells, many other keys lie between the hot ones.
 SCANS = "--scan-percent 12 --hot-keys 6 --burst 3 --ballast-percent 60 --operations 30000"
-# Hot keys stay so for as long as items live, and then fewer others will do.
+# Hot keys stay so for as long as items live, and then fewer other keys will do.
 SCANS_EXPIRY = f"{SCANS} --operations-a-key 3000 --ballast-percent 10"
 HOST_SCAN_PLANS = ("scans-ordered", "scans-tree", "scans-api")
 SCAN_PLANS = (*HOST_SCAN_PLANS, "scans-values")
@@ -99,7 +99,7 @@ PLANS = {
     "scans-ordered": Plan("--gpu off --preset cpu --ordered", "--plan cpu --ordered 1 --leaf-cells 16"),
     "scans-tree": Plan("--gpu off --preset heterokv", "--plan cpu --index-kind hash_tree --leaf-cells 16"),
     "scans-api": Plan("", "--plan cpu --ordered 1"),
-    # Points are read by a device, too, which nobody tells of the order.
+    # Points are read by a device, too, which is not told of the order.
     "scans-values": Plan(
         f"--gpu {GPU} --preset mirrored --gpu-values 16MiB --ordered",
         f"--plan values --gpu {GPU} --host-percent 40 --ordered 1 --leaf-cells 16",
@@ -155,7 +155,7 @@ def fits(plan: str, scenario: str) -> bool:
     return scenario != ("growth" if plan.startswith("sets") else "crowded")
 
 
-# Without a soak's time. Who has copies of items also searches, so "values" stands for "mirrored", too.
+# Without a soak's time. A plan with copies of items also searches, so "values" stands for "mirrored", too.
 SHORT = [
     (over, plan, scenario)
     for over in ("tcp", "embedded")
@@ -249,9 +249,9 @@ def check_facts(result: Result, over: str, plan: str, scenario: Scenario) -> Non
         assert facts["image_hits"] == 0, facts
     if (
         plan in ("values", "values-front", "values-drawn") and scenario.memory_mib > 8
-    ):  # most items of the others have no copy: they are too large
+    ):  # most items of other scenarios have no copy: they are too large
         assert facts["image_hits"] > 0, facts
-    # What has no answer says little: that is bursts whose connection ended (0.4 %), and nothing else.
+    # What has no answer says little: that is bursts with a connection that ended (0.4 %), and nothing else.
     assert (facts["unknown"] > 0) == (over == "tcp"), facts
     assert facts["unknown"] < facts["operations"] / 50, facts
     # A key's fingerprint is another's by chance once in 2^32 searches.
@@ -259,7 +259,7 @@ def check_facts(result: Result, over: str, plan: str, scenario: Scenario) -> Non
     assert (expired > 0) == scenario.expires, result.text
     scans = facts["scans_whole"] + facts["scans_cut"]
     assert (scans > 0) == (plan in SCAN_PLANS), facts
-    assert facts["scans_whole"] >= scans / 2, facts  # the others tell of a part of their range
+    assert facts["scans_whole"] >= scans / 2, facts  # the rest tell of a part of their range
     if plan == "values-drawn":
         assert min(facts["device_operations"], facts["host_operations"]) > facts["operations"] / 10, facts
         assert facts["keys_answered_by_both"] > facts["hot_keys"] / 2, facts

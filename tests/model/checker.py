@@ -1,8 +1,8 @@
 """A small explicit-state model checker: every interleaving of a few short programs, breadth first, so that the first
 bad trace found is a shortest one; and a linearizability check for the histories that they leave.
 
-A program is a list of steps. A step is a function of the state, a dict whose keys are fixed and whose values are
-hashable; it changes the state and returns None (go on), a number (go to that step) or WAIT (it cannot run yet)."""
+A program is a list of steps. A step is a function of the state, a dict with fixed keys and hashable values; it changes
+the state and returns None (go on), a number (go to that step) or WAIT (it cannot run yet)."""
 
 import gc
 import itertools
@@ -33,8 +33,8 @@ class TooManyStates(Exception):
 
 
 def named(name: str, step: Step, local: bool = False) -> Step:
-    """Names a step for traces. A local step runs together with the one before: nothing that others do in between could
-    make a difference, or only one that a delay of the whole makes as well."""
+    """Names a step for traces. A local step runs together with the one before: nothing that other programs do in
+    between could make a difference, or only one that a delay of the whole makes as well."""
     step.__name__ = name
     step.local = local
     return step
@@ -62,7 +62,7 @@ def explore(
     start = (tuple(initial.values()), (0,) * len(names))
     seen = {start}
     reached = [start]  # in the order in which they were
-    came_from: list[tuple[int, int, int]] = [(0, 0, 0)]  # of each: the state before it, whose step and which
+    came_from: list[tuple[int, int, int]] = [(0, 0, 0)]  # of each: the state before it, program and step
     for here, (values, counters) in enumerate(reached):
         before = dict(zip(keys, values, strict=True))
         for i, name in enumerate(names):

@@ -147,7 +147,7 @@ def two_adds_by_one_swap_each() -> Scenario:
 
 
 def touch_against_expiry() -> Scenario:
-    """Who expires an item checks its time, then clears the cell; a touch in between is lost."""
+    """An expiry checks the item's time, then clears the cell; a touch in between is lost."""
 
     def tick(s: State) -> None:
         s["now"] = 5

@@ -14,7 +14,7 @@ find        Guard::find_cell: live items only, A first, then B
 dead, live  Guard::put and Guard::erase
 cells       the cells of the key, one store each: where find() saw them; a new key's in the target
 unlock      StripeLock::unlock_changed
-move        Index::move_cell in A, by an inserter whose target is A
+move        Index::move_cell in A, by an inserter with target A
 strip       Index::search in the table that the phase reads, and KC
 word...     Index::find over both tables
 reuse       X's slot is handed out again, to another key, once its epoch has passed

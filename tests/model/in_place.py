@@ -1,5 +1,5 @@
-"""Sets in place (docs/decisions/0026-sets-in-place.md): one key, whose item A is rewritten while others read it,
-replace it, remove it, flush the store, or the process is killed.
+"""Sets in place (docs/decisions/0026-sets-in-place.md): one key. Its item A is rewritten while threads read it, replace
+it, remove it, flush the store, or the process is killed.
 
 The item's value is two words, v1 and v2, which a set writes one after the other: a reader that gets one of each has a
 torn value. Its header is the state word, here without the id's high part, so that two versions have the same one, and

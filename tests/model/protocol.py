@@ -324,7 +324,7 @@ def publisher(t: str, value: int, faults: tuple[str, ...] = ()) -> list[Step]:
 
 
 def refill(ring: str, faults: tuple[str, ...] = ()) -> list[Step]:
-    """A set of another key by the ring's writer, whose image needs the place of what the ring has."""
+    """A set of another key by the ring's writer. Its image needs the place of what the ring has."""
 
     def step(s: State) -> str | None:
         if s[ring] or ("release_early" not in faults and any(image[0] == ring for image in s["taken"])):
@@ -569,7 +569,7 @@ def frames_behind(t: str, first: str, faults: tuple[str, ...] = ()) -> list[Step
 
 
 def replica_check(launches: int) -> list[Step]:
-    """After everybody: one more launch, then the replica equals the table."""
+    """After all threads: one more launch, then the replica equals the table."""
 
     def step(s: State) -> str | None:
         if s["launch"] < launches or s["active"] or s["busy"]:

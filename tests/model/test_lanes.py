@@ -1,4 +1,4 @@
-"""What the types of src/index forbid must not compile, and AArch64's lanes must answer like the others."""
+"""What the types of src/index forbid must not compile, and AArch64's lanes must answer like the rest."""
 
 import re
 import shutil

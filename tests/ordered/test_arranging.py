@@ -1,6 +1,4 @@
-"""Small items of ranges that clients read often are rewritten next to each other, and nobody sees it but in the
-figures.
-"""
+"""Small items of ranges that clients read often are rewritten next to each other, as only the figures show."""
 
 from __future__ import annotations
 

@@ -246,7 +246,7 @@ def test_mx_refuses_what_it_cannot_do(stream: Stream) -> None:
 
 
 def test_mx_beside_writers(server: Server) -> None:
-    """What is set again and again may stay; what nobody sets is gone."""
+    """What is set again and again may stay; what is not set is gone."""
     stop = threading.Event()
 
     def write() -> None:
@@ -466,7 +466,7 @@ def test_long_keys_can_be_continued_behind(stream: Stream) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_scans_starve_no_one(kind: str, tandem: Callable[..., Server]) -> None:
-    """One worker; a client that has sent thousands of scans at once gets its answers in turns with others."""
+    """One worker; a client that has sent thousands of scans at once gets its answers in turns with another."""
     server = tandem("-t", "1", *KINDS[kind])
     with Stream(server.connect()) as stream, Stream(server.connect()) as other:
         put(stream, {b"s%05d" % n: b"v" * 200 for n in range(2000)})

@@ -28,7 +28,7 @@ def instruction(name: str) -> str:
 def health_check(process: subprocess.Popen) -> int:
     (source,) = re.findall(r"COPY (\S+) /usr/local/bin/tandem-healthcheck", TEXT)
     assert json.loads(re.search(r"CMD (\[.*\])", instruction("HEALTHCHECK"))[1]) == ["tandem-healthcheck"]
-    # A container has one server; this machine may have others.
+    # A container has one server; this machine may have more.
     environment = {**os.environ, "TANDEM_PID": str(process.pid)}
     return subprocess.run([ROOT / source], timeout=30, capture_output=True, env=environment).returncode
 

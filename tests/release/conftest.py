@@ -1,4 +1,4 @@
-"""A release takes long to make: its tests run by `make release`, not with the others. TANDEM_RELEASE is its folder."""
+"""A release takes long to make: its tests run by `make release`, not with the rest. TANDEM_RELEASE is its folder."""
 
 import os
 

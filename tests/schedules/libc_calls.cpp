@@ -57,7 +57,7 @@ int unlock(pthread_mutex_t* mutex, const void* at) noexcept {
 
 int wait_for(pthread_cond_t* condition, pthread_mutex_t* mutex, std::int64_t until_ns, const void* at) noexcept {
   static auto* const own = libc<int(pthread_mutex_t*)>("pthread_mutex_unlock");
-  point(at);  // after the caller has looked, before anybody can wake it
+  point(at);  // after the caller has looked, before a thread can wake it
   own(mutex);
   wake(mutex, INT_MAX);
   const bool woken = wait(condition, until_ns, at);

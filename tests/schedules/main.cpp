@@ -6,8 +6,8 @@
 //   schedules --self-test
 //
 // Of each seed that ends, or dies as it is to, there is a line on stdout by which two runs of it can be compared. Each
-// seed has a process of its own, so that it does the same alone as after others. The first one that ends otherwise than
-// it should ends all: exit code 1, and how to see it again.
+// seed has a process of its own, so that it does the same alone as after other seeds. The first one that ends otherwise
+// than it should ends all: exit code 1, and how to see it again.
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
@@ -177,7 +177,7 @@ void print(std::uint64_t seed, const Report& report) {
 }
 
 // Ends the process in the middle of its work, as `kill -9` does, once it has written what clients know: answers, and
-// questions that nobody knows the end of.
+// questions with an unknown end.
 class Dying {
  public:
   Dying(const Options& options, std::uint64_t seed, record::Histories& histories, Totals& totals)

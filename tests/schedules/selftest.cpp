@@ -131,7 +131,7 @@ int exit_code(bool (*program)(), std::uint64_t seed) {
   std::fflush(nullptr);
   const pid_t child = fork();
   if (child == 0) {
-    std::freopen("/dev/null", "w", stderr);  // who waits for whom is no news here
+    std::freopen("/dev/null", "w", stderr);  // which thread waits for which is no news here
     alarm(60);
     begin(seed, 30'000, nullptr);
     const bool good = program();

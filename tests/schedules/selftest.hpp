@@ -1,4 +1,4 @@
-// Small programs whose defects a simulation of schedules must find, and whose repaired forms it must not blame.
+// Small programs with defects that a simulation of schedules must find, and repaired forms that it must not blame.
 #pragma once
 
 namespace tandem::schedules {

@@ -50,7 +50,7 @@ struct Random {
   }
 };
 
-// Only who has the turn touches it; handing over is a release and an acquire.
+// Only the thread with the turn touches it; handing over is a release and an acquire.
 struct Simulation {
   Random random;
   Thread threads[threads_max];
@@ -61,7 +61,7 @@ struct Simulation {
   std::uint64_t turn_points = 0;    // of this turn
   std::uint64_t points_max = 0;
   std::int64_t ns = 1'000'000'000;
-  unsigned idle_rounds = 0;  // in which all who were ready yielded, since one slept, woke another or left
+  unsigned idle_rounds = 0;  // in which all ready threads yielded, since one slept, woke another or left
   Report report;
   std::uint64_t dies_at = UINT64_MAX;  // points
   void (*last_words)() = nullptr;
@@ -137,7 +137,7 @@ std::int64_t next_time() noexcept {
   return next;
 }
 
-// One that is ready; not the one that has the turn, if it waits for others and there is another.
+// A ready thread; not the one that has the turn, if it waits for other threads and another is ready.
 Thread* choose(bool not_self) noexcept {
   Thread* ready[threads_max];
   unsigned count = 0;
@@ -239,7 +239,7 @@ void end_turn(const void* at) noexcept {
   hand_over(false, at);
 }
 
-// All who are ready only wait for others: those wait for a time, or all for time itself.
+// All ready threads only wait for the rest: those wait for a time, or all for time itself.
 static void pass_time() noexcept {
   const unsigned doubled = std::min(sim.idle_rounds - idle_rounds_max, 12u);
   const std::int64_t step = std::min(yield_ns << doubled, idle_step_max_ns), next = next_time();

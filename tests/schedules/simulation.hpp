@@ -1,10 +1,10 @@
 // One thread at a time, chosen by a seed: what a program's threads do to each other becomes a function of that seed.
 //
 // Threads of the program are real ones, of which one has the turn. It keeps it until it has done so many atomic
-// operations as the seed says, or waits: the program is compiled with -fsanitize=thread, whose calls for each atomic
+// operations as the seed says, or waits: the program is compiled with -fsanitize=thread. Its calls for each atomic
 // operation come here (tsan_calls.cpp) and not to ThreadSanitizer; locks, condition variables, sleeps, clocks and
 // threads come here by the names they have in libc (libc_calls.cpp). Time is the simulation's: an operation takes some
-// nanoseconds, and when all wait it is the next moment for which somebody waits. Some who lose their turn are
+// nanoseconds, and when all wait it is the next moment for which a thread waits. Some that lose their turn are
 // kept from it for long: the pause of a thread that the system has preempted between two instructions.
 //
 // Between operations memory is sequentially consistent: orders that only a processor makes, by delaying stores, are not
@@ -60,7 +60,7 @@ void end_turn(const void* at) noexcept;
 inline void point(const void* at) noexcept {
   if (self != nullptr && --points_left == 0) end_turn(at);
 }
-// It waits for others without telling for whom.
+// It waits for other threads without telling for which.
 void yield(const void* at) noexcept;
 std::int64_t now_ns() noexcept;
 void sleep_until(std::int64_t ns, const void* at) noexcept;

@@ -1,5 +1,5 @@
-"""The store, the scheduler of a device and the (simulated) device, whose threads take their turns as a seed says: every
-history is linearizable, nobody waits for ever. Seeds that a test runs are always the same ones; with
+"""The store, the scheduler of a device and the (simulated) device: their threads take turns as a seed says. Every
+history is linearizable, no thread waits for ever. Seeds that a test runs are always the same ones; with
 TANDEM_SCHEDULES_SECONDS each kind goes on for so long, from TANDEM_SCHEDULES_SEED on.
 
 `make soak-schedules`, and tests/reliability.md, say more.
@@ -46,7 +46,7 @@ PLANS = {
     "stolen": "--plan values --devices 2 --values-mib 4 --host-percent 5 --large-burst 200 --operations 1000",
     # What is not handed over is searched on the device by a worker that waits for it.
     "mixed-device": "--plan device --host-percent 40",
-    # Of values' feasible plans the others (`tandem plans`), and any of them for each batch.
+    # Of values' feasible plans the rest (`tandem plans`), and any of them for each batch.
     "search": "--plan values --values-mib 4 --batch-plan 'CPU[RV PP MM] GPU[S] CPU[I D KC RD WR SD]'",
     "host": "--plan values --values-mib 4 --batch-plan 'CPU[RV PP MM IN KC RD WR SD]'",
     "drawn": "--plan values --values-mib 4 --batch-plan drawn --large-burst 200 --operations 500",
@@ -200,7 +200,7 @@ def run_seeds(name: str, options: str, first: int, count: int, binary: str = "sc
 
 
 def check_replay(name: str, options: str, seed: int, as_played: Played) -> None:
-    """Had it failed among the others, the command that is printed would have shown the same run."""
+    """Had it failed among the rest, the command that is printed would have shown the same run."""
     command = again(name, options, seed, "schedules")
     run = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, f"{command}\n{run.stdout[-2000:]}{run.stderr}"

@@ -20,14 +20,14 @@ from harness.server import HOST, PATIENCE_S
 @dataclass(frozen=True)
 class Load:
     """One `tandem bench load`. Contents follow from a key's number and the sizes, so that each has keys of a length of
-    its own: what one of them wrote the others never ask for."""
+    its own: what one of them wrote the rest never ask for."""
 
     name: str
-    gentle_rate: int  # operations a second, of a soak that leaves the processors to others
+    gentle_rate: int  # operations a second, of a soak that spares the processors
     options: tuple[str, ...]
 
 
-# Look-aside traffic whose latency is looked at, the same all the time. Beyond what the memory holds.
+# Look-aside traffic for measuring latency, the same all the time. Beyond what the memory holds.
 STEADY = Load(
     "steady",
     2000,

@@ -2,7 +2,7 @@
 between classes, items that expire, connections that come and go, one that reads slowly.
 
 Some seconds for each plan; TANDEM_SOAK_SECONDS makes it an hour (`make soak`), TANDEM_SOAK_PLANS chooses plans. With
-TANDEM_SOAK_GENTLE clients ask at a rate that leaves the processors to others, of whom latency tells then.
+TANDEM_SOAK_GENTLE clients ask at a rate that leaves the processors to other programs; latency then tells of those.
 TANDEM_SOAK_GPU: the number of a GPU in place of simulated devices.
 """
 

@@ -95,7 +95,7 @@ def faults_of_memory(course: Course, bounds: Bounds) -> list[str]:
 
 
 def faults_of_cost(course: Course, bounds: Bounds) -> list[str]:
-    """Processor time says what latency says where others have the processors."""
+    """Processor time says what latency says where other programs have the processors."""
     if len(course.intervals) < bounds.intervals_min:
         return []
     first, last = thirds([i.cpu_us for i in course.intervals[1:]])

@@ -1,4 +1,4 @@
-// For tests: keys whose fingerprints an index cannot distinguish, found by hashing many.
+// For tests: keys with fingerprints that an index cannot distinguish, found by hashing many.
 #pragma once
 #include <algorithm>
 #include <charconv>

@@ -47,8 +47,8 @@ TD_LANE std::uint32_t search_bucket(const L l, const Bucket* bucket, std::uint32
 
 // Three orders of work for a search (cuckoo_cuda.cu has a fourth). Which is used where: docs/decisions/0002-index.md.
 //
-// In turn: the second bucket is read only when the first has no match. For a device, which overlaps one search's
-// latency with others.
+// In turn: the second bucket is read only when the first has no match. For a device, which overlaps searches'
+// latencies.
 template <Lanes L>
 TD_LANE std::uint32_t search_in_turn(const L l, IndexView index, Fingerprint f) {
   const std::uint32_t b1 = index.first(f);
@@ -143,7 +143,7 @@ TD_LANE void clear_one_of(const L l, Bucket* a, Bucket* b, Cell c) {
 }
 
 // Moves one cell along the path that starts in bucket b and takes cell `path`'s next 3 bits at each step: the deepest
-// whose target has room. Copies first, then clears, so that a concurrent search finds the victim in one place or in
+// with room in its target. Copies first, then clears, so that a concurrent search finds the victim in one place or in
 // both. Called again with the same path it moves the cell before that one, until bucket b itself has room. False: no
 // step of the path has room.
 template <class Rule, Lanes L>

@@ -103,7 +103,7 @@ class CuckooCheck {
   }
 
   // Looks keys up in every order of work. With unique signatures the answer must be the model's. With forced ones it
-  // must be a location whose key has the same fingerprint signature, or none if no such key is in the table.
+  // must be a location of a key with the same fingerprint signature, or none if no such key is in the table.
   void search(const std::vector<std::uint64_t>& keys) {
     std::vector<Fingerprint> f;
     for (const std::uint64_t key : keys) f.push_back(fingerprint(key));

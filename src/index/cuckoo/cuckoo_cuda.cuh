@@ -28,7 +28,7 @@ cudaError_t insert_on_device(IndexView index, const Fingerprint* f, const std::u
 // done[i]: 1 if the cell of this fingerprint and location was removed.
 cudaError_t erase_on_device(IndexView index, const Fingerprint* f, const std::uint32_t* location, std::uint8_t* done,
                             std::uint32_t count, cudaStream_t stream, const KernelTuning& tuning = {});
-// Two passes, one launch each. First, every change whose cell (f's signature, from) is in one of f's buckets sets it to
+// Two passes, one launch each. First, every change with its cell (f's signature, from) in one of f's buckets sets it to
 // (signature, to), or clears it if to is 0; then those with a `to` that found none are inserted. done[i]: 1, or 0 if
 // the table is full for it. REQUIRES: no two changes name the same `from`, or the same `to`, other than 0; no change's
 // `from` is another's `to`; a key that the first pass does not find is not in the table. A concurrent search may miss a

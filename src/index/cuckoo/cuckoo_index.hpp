@@ -102,7 +102,7 @@ class CuckooIndex final : public FollowedIndex {
     // Both words, of one version, of the item that find() returned. It may be rewritten in place since; the calls below
     // change it only if it is still at that version.
     const ItemVersion& version() const noexcept { return version_; }
-    // Publishes the item at `now`, whose other bytes are complete, with `live_state` as its state word. If find()
+    // Publishes the item at `now`, with `live_state` as its state word; all other bytes are complete. If find()
     // returned an item, that is replaced (new -> live, old -> dead, then the cell: decision 7); else the item is added
     // in a free cell. needs_room: there is none and nothing changed; release the Guard, call make_room() and start
     // over. While the table is on devices, the index retires the slot of a replaced or erased item.
@@ -232,7 +232,7 @@ class CuckooIndex final : public FollowedIndex {
   // index yet, and no replica follows it. Throws std::bad_alloc, and nothing has changed.
   void move_out(Elsewhere& to);
   // Calls f(Fingerprint, Location) for every item that a table elsewhere is to have, and clash(Fingerprint, Location)
-  // for those whose fingerprint another item has. REQUIRES: nothing uses the index yet.
+  // for those with another item's fingerprint. REQUIRES: nothing uses the index yet.
   template <class F, class Clash>
   void for_each_to_move(F f, Clash clash) const;
   // Waits until all batches have ended that are in their epochs now. REQUIRES: the caller is in no epoch.

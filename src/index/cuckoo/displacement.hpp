@@ -64,7 +64,7 @@ class BasicDisplacementPath {
   static constexpr std::uint32_t buckets_max = 1024;
   struct Node {
     std::uint32_t bucket;
-    std::uint16_t parent;  // node whose bucket holds the cell that would move here
+    std::uint16_t parent;  // node of the bucket with the cell that would move here
     std::uint8_t slot_in_parent;
   };
   Node nodes_[buckets_max];

@@ -23,8 +23,8 @@ class Table {
   Table(const Table&) = delete;
   Table& operator=(const Table&) = delete;
 
-  // Whether strips read both buckets of a key at once, or the second only for those whose first has no match. Past the
-  // size of a core's own caches a search costs as much as the lines that it reads (measured:
+  // Whether strips read both buckets of a key at once, or the second only for those with no match in the first. Past
+  // the size of a core's own caches a search costs as much as the lines that it reads (measured:
   // docs/decisions/0002-index.md).
   bool reads_both() const noexcept { return reads_both(view_.mask); }
   static bool reads_both(std::uint32_t mask) noexcept {

@@ -87,7 +87,7 @@ extern const Kernel<SearchArguments> search_table;
 extern const Kernel<UpdateArguments> insert_into_table;
 // done[i]: 1 if the cell of this fingerprint and location was removed.
 extern const Kernel<UpdateArguments> erase_from_table;
-// In two passes. First, every change whose cell (f's signature, from) is in one of f's buckets sets it to (signature,
+// In two passes. First, every change with its cell (f's signature, from) in one of f's buckets sets it to (signature,
 // to), or clears it if to is 0; then those with a `to` that found no such cell are inserted. done[i]: 1, also when
 // there was nothing to remove, or 0: the table is full for it, and has no cell of it. REQUIRES: no two changes name the
 // same `from`, or the same `to`, other than 0; no change's `from` is another's `to`; no key that is inserted is in the

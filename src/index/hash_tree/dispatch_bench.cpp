@@ -5,7 +5,7 @@
 // own, and is given requests for these alone.
 //
 // Nanoseconds a request: `as_they_come`, of all leaves; `find`, `sort` and `answer` of the dispatched ones. Each is the
-// second of two turns, whose lines the first one has left in the caches. `gain`: the first by the sum of the others.
+// second of two turns: the first one leaves its lines in the caches. `gain`: the first by the sum of the rest.
 // `gain_if_free`: by `answer` alone, as if an accelerator did the rest at no cost.
 #include <benchmark/benchmark.h>
 
@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::uint32_t together = 8, ahead = 2 * together, turn_requests = 1 << 19;
 
-// Whose order is the key's, zeros behind a shorter one.
+// In the key's order, zeros behind a shorter one.
 std::uint64_t number_of(std::string_view key) {
   std::uint64_t bytes = 0;
   std::memcpy(&bytes, key.data(), std::min(key.size(), sizeof bytes));

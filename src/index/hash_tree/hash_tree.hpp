@@ -1,4 +1,4 @@
-// A B+ tree whose leaves are hash tables (HeteroKV, III-A): keys in order, each found in its leaf as in any hash table.
+// A B+ tree with hash tables as leaves (HeteroKV, III-A): keys in order, each found in its leaf as in any hash table.
 //
 // Departures from the paper. The tree is in the host's memory. A leaf is cut at its median key, never halfway between
 // its least and greatest one, and leaves that have become nearly empty are merged. Keys have 1 to 250 arbitrary bytes
@@ -45,7 +45,7 @@ class HashTree {
   HashTree(const HashTree&) = delete;
   HashTree& operator=(const HashTree&) = delete;
 
-  // Holds the leaf of one key: its version is odd, and who reads the leaf waits. The version goes on at the end if the
+  // Holds the leaf of one key: its version is odd, and readers of the leaf wait. The version goes on at the end if the
   // leaf was changed.
   class Hold {
    public:
@@ -104,12 +104,12 @@ class HashTree {
   template <class F>
   bool find(Fingerprint f, std::string_view key, F visit) const noexcept;
 
-  // For those who look for many keys' leaves together. REQUIRES: an epoch.
+  // For searches for many keys' leaves together. REQUIRES: an epoch.
   const InnerNode* root() const noexcept { return inner_.root(); }
   TD_INLINE IndexView buckets_of(const Leaf& leaf) const noexcept { return leaves_.view(leaf); }
   // Fetches what Hold::add() touches.
   TD_INLINE void prefetch_add(Leaf& leaf, Fingerprint f) const noexcept { leaves_.prefetch_add(leaf, f); }
-  // find() for many keys, in two steps: the leaf, whose buckets are fetched, and the first cell there with f's
+  // find() for many keys, in two steps: the leaf, with its buckets fetched, and the first cell there with f's
   // signature, or no_location. Hints: a miss is not final. REQUIRES: both in one epoch.
   const Leaf* locate(Fingerprint f, std::string_view key) const noexcept {
     const Leaf* const leaf = inner_.leaf_of(key);
@@ -128,7 +128,7 @@ class HashTree {
   }
 
   // Cuts the leaf in two at its median key, if add() has found no place in it; near its end if the key is above all
-  // others there, as keys that ascend are followed by more of them. False: there is no memory for that;
+  // keys there, as keys that ascend are followed by more of them. False: there is no memory for that;
   // evict candidates(), or give the budget room and let grow() take it. REQUIRES: an epoch, and no Hold.
   bool make_room(Fingerprint f, std::string_view key) noexcept;
   // The locations in the key's two buckets. REQUIRES: an epoch.

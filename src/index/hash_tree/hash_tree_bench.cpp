@@ -51,7 +51,7 @@ void BM_replace(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations());
 }
 
-// Both read each item's state, as who sends it has to.
+// Both read each item's state, as a sender has to.
 struct Sum {
   std::uint64_t of = 0;
   void add(const Item* item) {

@@ -1,6 +1,6 @@
 // Any sequence of operations on a tree of tiny leaves and on a sorted map: answers and order must stay the same.
-// Input: a byte whose lowest bit makes fingerprints collide and whose next one makes nodes large, then operations: a
-// kind, the key's length, its bytes.
+// Input: a byte (its lowest bit makes fingerprints collide, the next one makes nodes large), then operations: a kind,
+// the key's length, its bytes.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>

@@ -19,7 +19,7 @@ using Model = std::map<std::string, std::uint64_t>;
 
 constexpr int steps = is_sanitized ? 8'000 : 40'000;
 
-// Any bytes, 0 and 0xff often; many share long beginnings or are beginnings of others.
+// Any bytes, 0 and 0xff often; many share long beginnings or are other keys' beginnings.
 std::string random_key(std::mt19937_64& random) {
   static constexpr char often[] = {'\0', '\xff', 'a', '\x7f', '\x80'};
   std::string key(1 + (random() % 4 == 0 ? random() % 250 : random() % 6), '\0');
@@ -179,7 +179,7 @@ TEST(HashTree, SplitsKeysThatShareNearlyAllBytes) {
 }
 
 // What all keys begin with is as long as what a node's first line has of it, or a little shorter or longer, and has
-// zeros; others are shorter than that, or beside it.
+// zeros; other keys are shorter than that, or beside it.
 TEST(HashTree, FindsKeysBesideAPrefixOfAnyLength) {
   for (std::size_t length = 0; length <= 20; ++length) {
     for (const char fill : {'\0', 'm'}) {

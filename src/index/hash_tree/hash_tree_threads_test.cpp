@@ -93,7 +93,7 @@ void scan_beside_writers(std::uint32_t leaf_cells) {
 TEST(HashTreeThreads, ScansAreSortedAndMissNoKeyThatStays) {
   for (int round = 0; round < rounds && !HasFailure(); ++round) scan_beside_writers(16);
 }
-// One leaf, whose order is changed while it is read.
+// One leaf: its order is changed while it is read.
 TEST(HashTreeThreads, ScansOfALargeLeafAreSortedAndMissNoKeyThatStays) { scan_beside_writers(2048); }
 
 // All add to the last leaf, which is split again and again while they wait for it.
@@ -117,7 +117,7 @@ TEST(HashTreeThreads, NoWriteIsLostInASplit) {
   for (std::uint64_t n = 0; n < writers * each; ++n) ASSERT_EQ(worker.get(number_key(n)), n / writers);
 }
 
-// Each writer moves a token: it adds the next key before it removes the last one. A scan whose stamp is unchanged sees
+// Each writer moves a token: it adds the next key before it removes the last one. A scan with an unchanged stamp sees
 // one or two of each, never none and never three.
 TEST(HashTreeThreads, AStampThatIsUnchangedMeansASnapshot) {
   TreeStore store(16);
@@ -139,7 +139,7 @@ TEST(HashTreeThreads, AStampThatIsUnchangedMeansASnapshot) {
         ASSERT_TRUE(worker.set(number_key(next * 4 + 1 + t), t));
         ASSERT_TRUE(worker.erase(number_key(at * 4 + 1 + t)));
         at = next;
-        // A whole scan while this thread rests, now and then; the others meet its writes.
+        // A whole scan while this thread rests, now and then; other scans meet its writes.
         if (i % 16 != 0) continue;
         for (const std::uint64_t seen = scans; scans < seen + 2;) std::this_thread::yield();
       }

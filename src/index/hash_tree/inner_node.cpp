@@ -311,7 +311,7 @@ bool InnerTree::replace(const Path& path, std::uint32_t first, std::uint32_t cou
   InnerNode* const made = root;
   while (root->level != 0 && root->count == 0) root = static_cast<InnerNode*>(root->children()[0]);
   publish(change, root);
-  // Roots with one child that were skipped; only the topmost can be such a node, since all others have neighbours.
+  // Roots with one child that were skipped; only the topmost can be such a node, since all other nodes have neighbours.
   if (made != root) free(made);
   return true;
 }

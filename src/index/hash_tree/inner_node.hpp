@@ -77,8 +77,8 @@ struct InnerNode {
     const std::uint32_t before = below_in(last_heads, head) * block_heads;
     return before + below_in(heads() + before, head);
   }
-  // The child with the key, whose four bytes behind the prefix are `head`. REQUIRES: below == heads_below(head), so
-  // that there is a head at it, if only one that fills up.
+  // The child with the key. head: its four bytes behind the prefix. REQUIRES: below == heads_below(head), so that there
+  // is a head at it, if only one that fills up.
   TD_INLINE std::uint32_t child_at(std::uint32_t below, std::int32_t head, std::string_view key,
                                    bool is_below) const noexcept {
     return TD_LIKELY(heads()[below] != head) ? below : child_in_run(below, key, is_below);
@@ -121,7 +121,7 @@ struct InnerNode {
   }
 
  private:
-  // Of bytes in a key's order, the number whose order is theirs.
+  // Of bytes in a key's order, the number in the same order.
   template <class Word>
   TD_INLINE static Word in_order(Word bytes) noexcept {
     if constexpr (std::endian::native != std::endian::little) {
@@ -132,7 +132,7 @@ struct InnerNode {
       return __builtin_bswap64(bytes);
     }
   }
-  // In the run that begins with separator `at`, whose head is the key's.
+  // In the run that begins with separator `at`, which has the key's head.
   std::uint32_t child_in_run(std::uint32_t at, std::string_view key, bool is_below) const noexcept;
 };
 static_assert(sizeof(InnerNode) == 2 * cache_line_bytes);
@@ -142,7 +142,7 @@ class InnerTree {
   static constexpr std::uint32_t children_max = InnerNode::children_max, children_min = 8, levels_max = 16;
   static constexpr std::uint32_t joining_children = 16;                        // a node with fewer joins a neighbour
   static constexpr std::uint64_t reserve_bytes_max = std::uint64_t{64} << 10;  // taken ahead, for nodes
-  // A node whose separators take more is cut. By number, so a half may have more until it is replaced.
+  // A node with more bytes of separators is cut. By number, so a half may have more until it is replaced.
   static constexpr std::size_t text_bytes_large = 8 << 10;
   static_assert(text_bytes_large / 250 >= 2 * joining_children, "halves do not join again");
 

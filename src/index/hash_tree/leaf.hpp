@@ -1,8 +1,8 @@
 // A leaf of the tree: a small hash table of cells, and beside it the order of their keys.
 //
-// Who may touch what: `version` is a sequence lock. The latch's holder changes counts, cells and order; a reader loads
-// the version, reads, and loads it again. Fences and prefix never change while the leaf is in the tree: a split or a
-// merge puts new leaves in its place and marks it retired for good. docs/threads.md has the memory orders.
+// Access: `version` is a sequence lock. The latch's holder changes counts, cells and order; a reader loads the version,
+// reads, and loads it again. Fences and prefix never change while the leaf is in the tree: a split or a merge puts new
+// leaves in its place and marks it retired for good. docs/threads.md has the memory orders.
 #pragma once
 #include <atomic>
 #include <bit>
@@ -52,7 +52,7 @@ struct alignas(cache_line_bytes) Leaf {
   std::string_view high() const noexcept { return {high_key, high_bytes}; }  // exclusive, if has_high
   std::string_view prefix() const noexcept { return {prefix_key, prefix_bytes}; }
 
-  // Ends a hold whose version was `before`.
+  // Ends a hold with version `before`.
   void unlatch(std::uint64_t before, bool changed) noexcept {
     version.store(changed ? before + leaf_change : before, std::memory_order_release);
   }
@@ -81,7 +81,7 @@ TD_INLINE void racing_store(T& word, T value) noexcept {
 
 // What all leaves of a tree share: their size, the lanes that search them, the heap with their items' keys. A leaf's
 // memory is Leaf and buckets; then, in key order, tails, locations (a scan reads no cell) and ids, which are slots; for
-// each slot its place in that order; and for each bucket a byte whose bits are the slots with an id.
+// each slot its place in that order; and for each bucket a byte: its bits are the slots with an id.
 class LeafTable {
  public:
   LeafTable(std::uint32_t cells, const CuckooOps& ops, Heap& heap) noexcept
@@ -146,7 +146,7 @@ class LeafTable {
     prefetch_write(listed(leaf) + bucket);
     prefetch_write(places(leaf) + bucket * bucket_cells);
   }
-  // Index of the first of `n` sorted ids whose key is not below `key`. Ids of empty cells may stand before it. Fetches
+  // Index of the first of `n` sorted ids with a key not below `key`. Ids of empty cells may stand before it. Fetches
   // `ahead` items from about there.
   std::uint32_t lower_bound(const Leaf& leaf, std::uint32_t n, std::string_view key,
                             std::uint32_t ahead) const noexcept;
@@ -158,8 +158,8 @@ class LeafTable {
   void prefetch_items(const Leaf& leaf, std::uint32_t begin, std::uint32_t end) const noexcept {
     for (std::uint32_t i = begin; i < end; ++i) prefetch_read(item(location_at(leaf, i)));
   }
-  // lower_bound() in two steps, for hints: the first of the few ids among which it is, whose tails are fetched; then
-  // about which of them it is.
+  // lower_bound() in two steps, for hints: the first of the few ids among which it is (fetches their tails); then about
+  // which of them it is.
   std::uint32_t step_of(const Leaf& leaf, std::string_view key) const noexcept;
   std::uint32_t find_in_step(const Leaf& leaf, std::uint32_t step, std::string_view key) const noexcept;
   // Fetches the locations of ids [begin, end).

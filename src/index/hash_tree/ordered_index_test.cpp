@@ -150,7 +150,7 @@ TYPED_TEST(OrderedIndex, WhatHasNoRoomIsNowhere) {
   this->expect_same(model);
 }
 
-// Keys that are moved from one name to the other are never seen in neither place by a scan whose stamp holds.
+// Keys that are moved from one name to the other are never seen in neither place by a scan with a stamp that holds.
 TYPED_TEST(OrderedIndex, AStampProvesASnapshot) {
   using Worker = typename TestFixture::OrderedWorker;
   constexpr int tokens = 4;

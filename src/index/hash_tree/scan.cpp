@@ -16,7 +16,7 @@ class HashTree::Scan {
 
   ScanResult run() noexcept {
     if (begin_ == end_) return {};
-    // Bounds are searched for in leaves between whose fences they lie.
+    // A bound is searched for in the leaf with fences around it.
     if (!range_.end.empty() && range_.begin >= range_.end) {
       stamp_.clear();
       return {0, true};
@@ -137,7 +137,7 @@ class HashTree::Scan {
     return has_begin ? Read::past_range : Read::leaf_end;
   }
 
-  // Of the first id whose key is not below `key` and, if that is where the range begins, lies in it; n: there is none.
+  // Of the first id with a key not below `key` and, if that is where the range begins, in it; n: there is none.
   std::uint32_t lower_bound(const Leaf& leaf, std::uint32_t n, std::string_view key, std::uint32_t ahead) noexcept {
     const LeafTable& leaves = tree_.leaves_;
     const bool is_after = range_.after_begin && key == range_.begin;
@@ -152,7 +152,7 @@ class HashTree::Scan {
   }
 
   // Takes the live items of the ids [begin, end), upwards or downwards. False: there are more of them than places.
-  // Where no id is removed, those that are needed fill all places; the others are looked at for whether one is live.
+  // Where no id is removed, those that are needed fill all places; the rest are looked at for whether one is live.
   bool take(const Leaf& leaf, std::uint32_t begin, std::uint32_t end) noexcept {
     if (begin >= end) return true;
     const LeafTable::Order order = tree_.leaves_.order(leaf);

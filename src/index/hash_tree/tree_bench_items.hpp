@@ -17,7 +17,7 @@ namespace tandem::tree_bench {
 inline constexpr std::uint32_t keys = 1'000'000;
 inline constexpr std::uint64_t live = word::State::put(0, static_cast<std::uint64_t>(ItemState::live));
 
-// A million items whose keys are random; `placed`: side by side in key order in the heap, as after a rewrite by order.
+// A million items with random keys; `placed`: side by side in key order in the heap, as after a rewrite by order.
 struct Items {
   explicit Items(bool placed)
       : epochs(8),

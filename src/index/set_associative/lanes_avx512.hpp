@@ -1,5 +1,5 @@
-// x86-64 with AVX-512: the comparison's result is a mask register. Included as lanes_avx2.hpp is, whose comment on
-// order holds here, too.
+// x86-64 with AVX-512: the comparison's result is a mask register. Included as lanes_avx2.hpp is; its comment on order
+// holds here, too.
 #pragma once
 
 namespace tandem {

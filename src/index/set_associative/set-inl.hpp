@@ -11,7 +11,7 @@
 
 namespace tandem::TD_LANES_NAMESPACE {
 
-// Ways whose tag is the key's.
+// Ways with the key's tag.
 template <unsigned Ways, TagLanes L>
 TD_LANE std::uint32_t tagged(const L l, const EntrySet<Ways>* set, std::uint32_t signature) {
   const std::uint32_t ways = l.match(set->tags, tag_of(signature));
@@ -19,7 +19,7 @@ TD_LANE std::uint32_t tagged(const L l, const EntrySet<Ways>* set, std::uint32_t
   return ways;
 }
 
-// Location in the first of `ways` whose entry has the signature, or 0. Only a candidate: the caller compares the key.
+// Location in the first of `ways` with the signature in its entry, or 0. Only a candidate: the caller compares the key.
 template <unsigned Ways, TagLanes L>
 TD_LANE std::uint32_t candidate_in(const L l, const EntrySet<Ways>* set, std::uint32_t ways, std::uint32_t signature) {
   for (; ways != 0; ways &= ways - 1) {
@@ -108,8 +108,8 @@ TD_LANE void prefetch_item(const void* items, std::uint32_t location) {
       0, 3);
 }
 
-// In two passes over a strip of at most 32: the tags, whose line was prefetched, then the entries of those with a
-// match, which the first pass returns as bits and whose first line it prefetches.
+// In two passes over a strip of at most 32: the tags (prefetched), then the entries of those with a match, which the
+// first pass returns as bits, prefetching their first lines.
 template <unsigned Ways, TagLanes L>
 TD_LANE std::uint32_t search_tags(const L l, SetView<Ways> view, const Fingerprint* f, std::uint32_t count,
                                   std::uint32_t* location) {

@@ -1,5 +1,5 @@
-// The set-associative index's code. Included by set_index.cpp for the product's sets, and where others are measured or
-// tested.
+// The set-associative index's code. Included by set_index.cpp for the product's sets, and where other sets are measured
+// or tested.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -30,7 +30,7 @@ inline constexpr SetOps<Ways> scalar_ops = {"scalar",           []() noexcept { 
                                             strip_tags<Ways>,   strip_entries<Ways>,
                                             strip_locked<Ways>, tagged_ways<Ways>};
 
-// The product's sets have all kinds of lanes, others the portable ones.
+// The product's sets have all kinds of lanes, all else the portable ones.
 template <unsigned Ways>
 const SetOps<Ways>& ops_named(std::string_view name) {
   if constexpr (Ways == set_ways) {
@@ -181,7 +181,7 @@ Item* BasicSetIndex<Ways, Reading>::Guard::find_way(std::uint32_t ways, IsIt is_
   return item_;
 }
 
-// All ways are searched before put() takes a free one, or a key whose earlier way was freed would get a second entry.
+// All ways are searched before put() takes a free one, or a key behind a freed way would get a second entry.
 template <unsigned Ways, SetReading Reading>
 Item* BasicSetIndex<Ways, Reading>::Guard::find(std::string_view key, Location) noexcept {
   return find_way(index_.ops_.tagged(&set_, f_.signature), [&](Cell, const Item* item) {

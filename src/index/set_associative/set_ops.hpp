@@ -25,7 +25,7 @@ struct SetOps {
   std::uint32_t (*tagged)(const EntrySet<Ways>*, std::uint32_t signature) noexcept;  // later loads come after it
 };
 
-// The number of ways of the product. Others are made for measurements and tests, with scalar lanes
+// The number of ways of the product. Other numbers are for measurements and tests, with scalar lanes
 // (set_index-inl.hpp).
 inline constexpr unsigned set_ways = 16;
 using SetOps16 = SetOps<set_ways>;

@@ -1,4 +1,4 @@
-// x86-64 with AVX-512: one register holds a line of keys. Included as lanes_avx2.hpp is, whose comment on order holds
+// x86-64 with AVX-512: one register holds a line of keys. Included as lanes_avx2.hpp is; its comment on order holds
 // here, too.
 #pragma once
 

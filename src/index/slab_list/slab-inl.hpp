@@ -10,7 +10,7 @@
 
 namespace tandem::TD_LANES_NAMESPACE {
 
-// Entries of the slab whose key word is `key`: a key's, or 0 for the free ones.
+// Entries of the slab with key word `key`: a key's, or 0 for the free ones.
 template <SlabLanes L>
 TD_LANE std::uint32_t entries_with(const L l, const Slab* slab, std::uint64_t key) {
   std::uint32_t same = 0;

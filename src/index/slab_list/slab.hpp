@@ -48,8 +48,8 @@ static_assert(entries_of_line(0) == 0xff && entries_of_line(3) == 0x7f000000);
 // is divided into, have one stripe.
 constexpr std::uint32_t slab_hash(Fingerprint f) { return Stripes::index_of(f.signature) | f.hash << 16; }
 
-// So many buckets, at least 2, of which the first ones are divided once more than the others: linear hashing (W.
-// Litwin, VLDB 1980).
+// So many buckets, at least 2, of which the first ones are divided once more than the rest: linear hashing (W. Litwin,
+// VLDB 1980).
 struct SlabBuckets {
   std::uint32_t count, mask;
 
@@ -66,7 +66,7 @@ static_assert(SlabBuckets(5).mask == 7 && SlabBuckets(8).mask == 7 && SlabBucket
 // What searches need to know. Slabs never move, and no bucket goes.
 struct SlabView {
   Slab* first = nullptr;  // first slabs, by bucket
-  Slab* more = nullptr;   // the others: number n is more[n - 1]
+  Slab* more = nullptr;   // the rest: number n is more[n - 1]
   SlabBuckets buckets = SlabBuckets(2);
 
   Slab* of(Fingerprint f) const noexcept { return first + buckets.of(f); }

@@ -60,7 +60,7 @@ Slab* SlabListIndex::next_of(const Slab* slab) const noexcept {
 
 // A hit is valid whatever happens meanwhile: the item was live and had this key when its state was read. A miss is
 // valid if nothing changed under the stripe between the two reads of its word: then the bucket was the key's, and its
-// whole chain was read while nobody changed it.
+// whole chain was read while it was unchanged.
 Item* SlabListIndex::find(Fingerprint f, std::string_view key, ItemVersion& seen, Location) const noexcept {
   const Stripe& stripe = stripe_of(f);
   for (SpinWait waiting;; waiting.once()) {
@@ -161,7 +161,7 @@ std::uint32_t SlabListIndex::candidates(Fingerprint f, std::string_view, Locatio
   };
   for_each([&used](Location) { return ++used != 0; });
   if (used == 0) return 0;
-  // Others may change the chain in between; then there are fewer.
+  // The chain may change in between; then there are fewer.
   const std::uint32_t start = f.hash % used;
   std::uint32_t at = 0;
   for_each([&](Location l) {

@@ -85,7 +85,7 @@ class SlabListIndex final : public Index {
     SlabListIndex& index_;
     const Fingerprint f_;
     StripeLock lock_;
-    Slab* const first_;      // of the bucket, which nobody divides meanwhile
+    Slab* const first_;      // of the bucket, which is not divided meanwhile
     Item* item_ = nullptr;   // what was found
     ItemVersion version_{};  // of item_
     Slab* slab_ = nullptr;   // of item_, and where in it

@@ -54,9 +54,9 @@ TEST(SlabListThreads, AMissWaitsForTheWriter) {
   EXPECT_EQ(found, store.heap.at(l));
 }
 
-// Who sees that a stripe was released after a division sees the number of buckets that the division has made. The
-// window is two stores wide, so the store is looked at behind each instruction of a growth. All its buckets have one of
-// two stripes, and only divisions change them.
+// A thread that sees a stripe released after a division sees the number of buckets that it has made. The window is two
+// stores wide, so the store is looked at behind each instruction of a growth. All its buckets have one of two stripes,
+// and only divisions change them.
 #if defined(__x86_64__) && !defined(TANDEM_SANITIZED)
 const SlabListIndex* stepped = nullptr;
 Fingerprint stepped_of[2];

@@ -18,8 +18,8 @@ struct Interface {
 // Throws XdpError: there is none, or it is no Ethernet.
 Interface find_interface(const std::string& name);
 
-// Of these addresses those at whose `port` a server listens that has these entries of the option listen: entries
-// without a port of their own, or with this one; one for any address is for all of them. Throws std::invalid_argument.
+// Of these addresses those with a listener at `port`, for these entries of the option listen: entries without a port of
+// their own, or with this one; one for any address is for all of them. Throws std::invalid_argument.
 std::vector<std::uint32_t> listened_addresses(const std::vector<std::uint32_t>& addresses,
                                               const std::vector<std::string>& listen, int port);
 

@@ -105,7 +105,7 @@ class BasicReplicaLog final : public ChangeLog {
     return (word_.load(std::memory_order_acquire) & recording_bit(shard)) != 0;
   }
 
-  // Lends writers memory for images: ring_granules() for each of memory.rings threads, the first that ask. Others
+  // Lends writers memory for images: ring_granules() for each of memory.rings threads, the first that ask. The rest
   // announce cells. Without memory: takes it back. REQUIRES: no memory was lent, or the log is off and no set goes on.
   void lend_images(std::uint32_t shard, ImageMemory memory) noexcept;
   std::uint32_t ring_granules() const noexcept { return ring_granules_; }  // 0: no images

@@ -211,7 +211,7 @@ TEST(ReplicaRewrites, EachReplicaLendsItsOwnMemory) {
   }
 }
 
-// Two records of one item in a drain are one read of it: two might be of two versions, whose granules a device mixes.
+// Two records of one item in a drain are one read of it: of two a device might mix granules of two versions.
 TEST(ReplicaRewrites, AnItemIsReadOnceInAPart) {
   ReplicaRig rig({.log = {.ring_granules = 16}, .replica = {.queue_cells = 1 << 12, .images = {.bytes = 64 << 20}}});
   ASSERT_TRUE(rig.set("k"));

@@ -17,7 +17,7 @@ class Conversation:
 
     name: str
     steps: tuple[Packet, ...]
-    alone: bool = False  # it touches what others see
+    alone: bool = False  # it touches what other cases see
 
     @property
     def uses_cas(self) -> bool:

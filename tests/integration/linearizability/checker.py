@@ -53,7 +53,7 @@ WRAP = 1 << 64
 
 
 def apply(state: State, operation: Operation) -> State | str:
-    """The state after an operation whose answer is possible in `state`, or IMPOSSIBLE."""
+    """The state after an operation, or IMPOSSIBLE if its answer is not possible in `state`."""
     result, kind = operation.result, operation.kind
     stored = Item(operation.argument, operation.unique)
     if kind == "set":

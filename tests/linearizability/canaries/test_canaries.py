@@ -3,7 +3,7 @@ bounded number of operations. `make test-canaries` builds them; the same recordi
 
 Two strike once in the life of a process, the third whenever a reader still looks at what is to be used again, the
 fourth always: no writer locks its set. Of scans are five: three leave out a second look (docs/decisions/0039,
-steps 4 to 6), one tells the order of a change when others have seen it, and one, once, leaves a removed key there.
+steps 4 to 6), one tells the order of a change when threads have seen it, and one, once, leaves a removed key there.
 One returns as the old item of a write what the search had found.
 """
 
@@ -25,7 +25,7 @@ OPERATIONS = 60_000  # of a history; then all keys are looked at again
 # bug takes to show. A device for the first, over TCP one with copies of items (where it only locates keys, the host
 # asks its own index for what it does not find); for the second a reader that looks for some time at what it has found,
 # as the public API allows (over TCP it takes a worker that is preempted in the middle of its copy:
-# tests/reliability.md); for the third cells that have to make room for others; for the fourth writers of one set
+# tests/reliability.md); for the third cells that must make room for other cells; for the fourth writers of one set
 # at the same time. For those of scans, hot keys in several leaves.
 SCANS = "--scan-percent 12 --hot-keys 6 --burst 3 --rewrite-percent 100"
 SCANS_EMBEDDED = f"{SCANS} --plan cpu --ordered 1 --leaf-cells 16 --pause-us 100 --ballast-percent 30"

@@ -211,7 +211,7 @@ class EngineClient final : public Client, private ResponseWriter {
   }
 
   // A burst is a batch. Where the host has a share it may be several, each with keys of its own, so that operations on
-  // one key stay in order; the host answers some while the device has others, as a server's worker does with the
+  // one key stay in order; the host answers some while the device has the rest, as a server's worker does with the
   // batches of several connections.
   void ask(std::span<const Operation> burst) {
     const std::uint64_t batches = mixes() ? 1 + random_() % Runner::flights_default : 1;

@@ -55,11 +55,11 @@ inline constexpr std::array<std::string_view, 15> outcome_names = {
     "unknown",      "hit",     "miss",    "stored",    "not_stored",     "exists",  "removed", "number",
     "not_a_number", "touched", "flushed", "no_memory", "no_memory_gone", "scanned", "cut"};
 
-// Who searched for an operation's key, as far as a client can tell.
+// What searched for an operation's key, as far as a client can tell.
 enum class Path : std::uint8_t { unknown, host, device };
 
-// In an operation's burst: what was answered first was about another key, so it was asked for again, behind the others
-// of its burst and in no order with them but that of time.
+// In an operation's burst: what was answered first was about another key, so it was asked for again, behind the rest of
+// its burst and in no order with them but that of time.
 inline constexpr std::uint64_t asked_again = std::uint64_t{1} << 63;
 
 // What a scan asks for.

@@ -82,7 +82,7 @@ class Recording {
     return mix.take_ballast();
   }
 
-  // What is written once and then forgotten by everybody must still be there.
+  // What is written once and then forgotten by all clients must still be there.
   void look_again(std::vector<Operation>& history, const std::vector<std::vector<std::string>>& ballast) {
     std::vector<std::string> keys;
     for (std::uint64_t g = 0; g < hot_.generations(); ++g) {

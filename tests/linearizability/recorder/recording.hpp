@@ -15,7 +15,7 @@ struct RecordingOptions {
   MixOptions mix;
   std::uint64_t operations = 20'000;
   std::uint32_t seconds = 60;           // at most
-  std::uint32_t abandon_per_mille = 0;  // bursts whose connection ends before their answers
+  std::uint32_t abandon_per_mille = 0;  // bursts with a connection that ends before the answers
   std::uint32_t think_us = 0;           // between two bursts of a client, on average
   std::uint32_t move_every_us = 0;      // a page to another class
   std::uint32_t fault_every_us = 0;     // of a device
@@ -28,7 +28,7 @@ struct ClientHistory {
 };
 using Histories = std::vector<ClientHistory>;
 
-// Who answered, where that is known.
+// What answered, where that is known.
 struct Paths {
   std::uint64_t host = 0, device = 0;  // operations
   std::uint64_t hot_keys = 0;          // that were asked for
@@ -39,7 +39,7 @@ Paths paths_of(const Histories& histories);
 std::uint64_t count(const Histories& histories, Outcome outcome);
 std::uint64_t count_asked_again(const Histories& histories);
 
-// Fills in the histories of all clients. The last is of a client that looks at what everybody has forgotten: it must
+// Fills in the histories of all clients. The last is of a client that looks at what all clients have forgotten: it must
 // still be there. Throws what a client throws.
 void record(const RecordingOptions& options, Target& target, Histories& histories);
 

@@ -30,7 +30,7 @@ struct TargetOptions {
   std::uint32_t host_percent = 0;        // in process: of batches that are not handed over to a device; of bursts that
                                          // are several batches under way together, unless it is 0
   std::uint32_t device_queries_min = 0;  // TCP: the server's --gpu-batch-min
-  std::uint32_t control_percent = 0;     // TCP: of requests that have a command before them for which nobody searches
+  std::uint32_t control_percent = 0;     // TCP: of requests that have a command before them that searches for nothing
   std::uint64_t values_bytes = std::uint64_t{16} << 20;  // plan values: of copies of items, on each device
   std::uint64_t seed = 1;
   std::string memory_file;  // in process: where items lie, if it is not empty

@@ -64,7 +64,7 @@ class Socket {
   int fd_;
 };
 
-// A line of requests: one operation, a get of several keys, or, with none, a command for which nobody searches.
+// A line of requests: one operation, a get of several keys, or, with none, a command that searches for nothing.
 struct Line {
   std::size_t first = 0, count = 0;
   bool meta = false;
@@ -134,7 +134,7 @@ class TcpClient final : public Client {
     o.returned_ns = now_ns();
   }
 
-  // As the server is told to choose. It may have seen a burst with others', or in pieces.
+  // As the server is told to choose. It may have seen a burst beside another, or in pieces.
   Path path_of(std::size_t burst) const {
     if (options_.device_queries_min == 0) return Path::unknown;
     return burst >= options_.device_queries_min ? Path::device : Path::host;
@@ -156,7 +156,7 @@ class TcpClient final : public Client {
         request += random_() % 4 != 0 ? "gets" : "get";
         for (line.count = 0; i < burst.size() && burst[i].kind == Kind::get; ++i, ++line.count) {
           if (line.count != 0 && !all) break;
-          // Of a key that is asked for twice, found once, nobody could say when.
+          // Of a key that is asked for twice and found once, it is unknown when.
           const auto same = [&](const Operation& o) { return o.key == burst[i].key; };
           if (std::any_of(burst.begin() + static_cast<std::ptrdiff_t>(line.first),
                           burst.begin() + static_cast<std::ptrdiff_t>(i), same))

@@ -27,7 +27,7 @@ inline std::string piece_bytes(std::uint64_t id, std::uint32_t length) {
 }
 
 // What the model has for these bytes: a number without what memcached pads it with, or the names of the pieces. A text
-// that begins with ! is nothing that anybody wrote.
+// that begins with ! is nothing that a client wrote.
 inline std::string value_of(std::string_view bytes) {
   const auto number_end = std::min(bytes.find_first_not_of("0123456789"), bytes.size());
   if (number_end != 0 && bytes.find_first_not_of(' ', number_end) == std::string_view::npos)

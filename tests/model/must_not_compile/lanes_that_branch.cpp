@@ -1,4 +1,4 @@
-// Lanes whose per-lane value converts to bool are no Lanes.
+// Lanes with a per-lane value that converts to bool are no Lanes.
 // expect: static assertion failed|static_assert.* failed
 #include "index/cuckoo/lanes_scalar.hpp"
 

@@ -86,7 +86,7 @@ def smallest(results: Results, machine: int) -> str:
 
 
 def experiments(results: Results, machine: int) -> str:
-    """The papers whose figures were measured."""
+    """The papers with measured figures."""
     figures = [f for d in results.documents if d.machine == machine for f in d.raw.get("figures", [])]
     told = [f"{len(some)} of {clean(paper)}" for paper, some in by(figures, lambda f: f["paper"]).items()]
     return f"Figures of papers: {', '.join(told)}" if told else ""
