@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/papers/figures_program.hpp"
 #include "bench/papers/paper.hpp"
 
 namespace tandem::bench::mega_kv_paper {
@@ -18,19 +19,15 @@ inline constexpr std::array<DataSet, 4> data_sets = {{{"8 B key, 8 B value", "K8
                                                       {"32 B key, 512 B value", "K32-V512"},
                                                       {"128 B key, 1024 B value", "K128"}}};
 
-// Experiment::why_not: there is no GPU, or no program beside this one that measures its kernels.
-std::string no_gpu(const PaperOptions& options);
-std::string no_figures_program(const PaperOptions& options);
+// Experiment::why_not: as no_figures_program(), of the cuckoo table's kernels.
+std::string no_cuckoo_program(const PaperOptions& options);
 
 // Whether the GPU's side of the figure can be measured; if not, the figure says so. side: what is missing then.
 bool has_gpu(PaperRun& run, std::string_view side);
 // Has a device run the plan, or one in software. Its scheduler's thread has its own processor, if there are two.
 void use_device(const PaperRun& run, std::string_view plan, EngineSettings& settings);
 
-// The output of that program for one figure, a JSON object a line. Throws std::runtime_error: it is invalid, or does
-// not confirm that the answers were checked.
-std::vector<Json> figure_lines(std::string_view text, std::string_view figure);
-// The series of figures 6, 7 and 8 from these lines, and their runs.
+// The series of figures 6, 7 and 8 from that program's lines, and their runs.
 void draw_figure_6(PaperRun& run, const std::vector<Json>& lines);
 void draw_figure_7(PaperRun& run, const std::vector<Json>& lines);
 void draw_figure_8(PaperRun& run, const std::vector<Json>& lines);

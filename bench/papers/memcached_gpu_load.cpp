@@ -54,7 +54,7 @@ void figure_3(PaperRun& run) {
 }
 
 std::string no_meter(const PaperOptions& options) {
-  std::string why = mega_kv_paper::no_gpu(options);
+  std::string why = no_gpu(options);
   if (why.empty() && !EnergyMeter().is_available()) why = "neither GPU nor processors tell what energy they use";
   return why;
 }

@@ -88,6 +88,7 @@ class PaperRun {
   void not_given(std::string_view name, std::string_view source);
   void missing(std::string_view what);
 
+  const Paper& paper() const noexcept { return paper_; }
   const PaperOptions& options() const noexcept { return options_; }
   Json& document() noexcept { return document_; }
   // The index of the next run in the document.

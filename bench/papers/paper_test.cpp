@@ -9,6 +9,8 @@
 #include <set>
 #include <stdexcept>
 
+#include "bench/papers/figures_program.hpp"
+#include "bench/papers/kvcg.hpp"
 #include "bench/papers/mega_kv.hpp"
 
 namespace tandem::bench {
@@ -286,10 +288,11 @@ TEST(Papers, TheSharesOfFigure1AddUp) {
 }
 
 // A run without further examination of its document.
-Json drawn(std::string_view figure, void (*draw)(PaperRun&, const std::vector<Json>&), const std::vector<Json>& lines) {
+Json drawn(const Paper& paper, std::string_view figure, void (*draw)(PaperRun&, const std::vector<Json>&),
+           const std::vector<Json>& lines) {
   Json document{{"runs", Json::array()}};
   const PaperOptions options;
-  PaperRun run(mega_kv(), find_experiment(mega_kv(), figure), options, document);
+  PaperRun run(paper, find_experiment(paper, figure), options, document);
   draw(run, lines);
   Json all = run.take_figure();
   all["runs"] = document["runs"];
@@ -307,34 +310,55 @@ constexpr std::string_view figures_output =
 {"verified":true,"seconds":1.0}
 )";
 
+std::vector<Json> lines_of(std::string_view text, std::string_view figure) {
+  return figure_lines(text, figure, "a program");
+}
+
 TEST(MegaKvKernels, AreDrawnFromTheProgramsLines) {
   using namespace mega_kv_paper;
-  const Json six = drawn("6", draw_figure_6, figure_lines(figures_output, "6"));
+  const Json six = drawn(mega_kv(), "6", draw_figure_6, lines_of(figures_output, "6"));
   ASSERT_EQ(six["series"].size(), 2U);
   EXPECT_EQ(six["series"][0]["name"], "one a unit, kernel, 1 streams");
   ASSERT_EQ(six["series"][0]["points"].size(), 2U);
   EXPECT_EQ(six["series"][0]["points"][1], Json({{"x", 8}, {"y", 40.0}, {"low", 39.0}, {"high", 50.0}, {"runs", {1}}}));
   EXPECT_EQ(six["runs"][0]["result"]["ops_per_s"], 3e9);
   EXPECT_EQ(six["runs"][0]["settings"]["threads"], 1);
-  const Json seven = drawn("7", draw_figure_7, figure_lines(figures_output, "7"));
+  const Json seven = drawn(mega_kv(), "7", draw_figure_7, lines_of(figures_output, "7"));
   EXPECT_EQ(seven["series"][0]["points"][0],
             Json({{"x", 2}, {"y", 100.0}, {"low", 50.0}, {"high", 200.0}, {"runs", {0}}}));
-  const Json eight = drawn("8", draw_figure_8, figure_lines(figures_output, "8"));
+  const Json eight = drawn(mega_kv(), "8", draw_figure_8, lines_of(figures_output, "8"));
   ASSERT_EQ(eight["series"].size(), 5U);
   EXPECT_EQ(eight["series"][1]["name"], "insert, 7 streams, copies, load 0.8");
   EXPECT_EQ(eight["series"][1]["points"][0]["y"], 400.0);
   EXPECT_EQ(eight["series"][2]["points"][0], Json({{"x", 20000}, {"y", 303.7}}));
 }
 
+TEST(KvcgKernels, AreDrawnFromTheProgramsLines) {
+  constexpr std::string_view output =
+      R"({"figure":"table-1","operation":"GET","table":"slab_list","locks":"locks","warps":1,"ops":1000,"us":10,"us_least":5,"us_greatest":20,"mops":100.0}
+{"figure":"table-1","operation":"GET","table":"slab_list","locks":"no locks","warps":4,"ops":1000,"us":5,"us_least":5,"us_greatest":5,"mops":200.0}
+{"figure":"table-1","operation":"PUT","table":"slab_list","locks":"locks","warps":1,"ops":3000,"us":10,"us_least":10,"us_greatest":10,"mops":300.0}
+{"verified":true,"seconds":1.0}
+)";
+  const Json table = drawn(kvcg(), "table-1", kvcg_paper::draw_table_1, lines_of(output, "table-1"));
+  ASSERT_EQ(table["series"].size(), 4U);
+  EXPECT_EQ(table["series"][0]["name"], "slab_list, locks, 1 warp a block");
+  EXPECT_EQ(table["series"][0]["points"][0],
+            Json({{"x", "GET"}, {"y", 100.0}, {"low", 50.0}, {"high", 200.0}, {"runs", {0}}}));
+  EXPECT_EQ(table["series"][0]["points"][1]["y"], 300.0);
+  EXPECT_EQ(table["series"][1]["name"], "slab_list, no locks, 4 warps a block");
+  EXPECT_EQ(table["series"][3]["points"][1], Json({{"x", "PUT"}, {"y", 27.3}}));
+  EXPECT_EQ(table["runs"][2]["cell"], "kvcg Table 1 PUT slab_list locks 1 3000");
+}
+
 TEST(MegaKvKernels, AreNotDrawnFromWhatWasNotChecked) {
-  using mega_kv_paper::figure_lines;
   std::string unchecked(figures_output);
   unchecked.resize(unchecked.find("{\"verified\""));
-  EXPECT_THROW(static_cast<void>(figure_lines(unchecked, "6")), std::runtime_error);
-  EXPECT_THROW(static_cast<void>(figure_lines(figures_output, "9")), std::runtime_error);
-  EXPECT_THROW(static_cast<void>(figure_lines("", "6")), std::runtime_error);
-  EXPECT_THROW(static_cast<void>(figure_lines(std::string(figures_output) + "CUDA error\n", "6")), std::runtime_error);
-  EXPECT_THROW(static_cast<void>(figure_lines(std::string(figures_output) + "7\n", "6")), std::runtime_error);
+  EXPECT_THROW(static_cast<void>(lines_of(unchecked, "6")), std::runtime_error);
+  EXPECT_THROW(static_cast<void>(lines_of(figures_output, "9")), std::runtime_error);
+  EXPECT_THROW(static_cast<void>(lines_of("", "6")), std::runtime_error);
+  EXPECT_THROW(static_cast<void>(lines_of(std::string(figures_output) + "CUDA error\n", "6")), std::runtime_error);
+  EXPECT_THROW(static_cast<void>(lines_of(std::string(figures_output) + "7\n", "6")), std::runtime_error);
 }
 
 // The text's statements on figure 12 follow from the lines that it gives.
