@@ -26,7 +26,7 @@ ALSO = {"incr": ["increment"], "decr": ["decrement"], "flush_all": ["flush"], "s
 # Those that are in more files, which must not become more still. Plain requests of get, gets, mg and ms are recognised
 # by their bytes, many at a time, and their hits are written so, in the lane and on a device; delete and touch have
 # counters and an event of their own beside replies in two protocols; "version" is the program's version, too.
-KNOWN = {"get": 14, "gets": 11, "set": 7, "mg": 12, "ms": 8, "delete": 8, "touch": 7, "version": 8}
+KNOWN = {"get": 14, "gets": 11, "set": 7, "mg": 12, "ms": 9, "delete": 8, "touch": 7, "version": 8}
 
 
 def named_in(root: Path) -> dict[str, list[str]]:

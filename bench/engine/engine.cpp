@@ -160,7 +160,7 @@ void validate(const EngineSettings& settings) {
     const std::uint32_t devices_max = index_kind_named(kind).devices_max;
     if (devices_max == 0) refuse(fmt::format("devices cannot follow the index {}", settings.index));
     const Plan plan = engine_plan(settings.plan).plan;
-    if (begins_with_input(plan) && settings.devices != 1)
+    if (begins_with_input(plan) && plan != plan_located_index && settings.devices != 1)
       refuse(fmt::format("plan {}: one device begins with the input", settings.plan));
     if (plan == plan_located && kind != "cuckoo")
       refuse(fmt::format("plan {}: keys are located in the cuckoo index", settings.plan));

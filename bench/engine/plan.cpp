@@ -64,9 +64,10 @@ std::span<const EnginePlan> all_engine_plans() {
                  tandem::Placement::mirrored, true},
       EnginePlan{"mirrored-values-sim", "mirrored-values with a device in software", plan_search_read,
                  tandem::Placement::mirrored_values, true},
-      EnginePlan{"mega-kv", "searches and changes by GPUs that alone have the index", plan_index,
-                 tandem::Placement::on_device, false},
-      EnginePlan{"mega-kv-sim", "mega-kv with a device in software", plan_index, tandem::Placement::on_device, true},
+      EnginePlan{"mega-kv", "plain requests parsed and searched for by a GPU that alone has the index",
+                 plan_located_index, tandem::Placement::on_device, false},
+      EnginePlan{"mega-kv-sim", "mega-kv with a device in software", plan_located_index, tandem::Placement::on_device,
+                 true},
   };
   return plans;
 }

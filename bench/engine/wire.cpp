@@ -16,8 +16,9 @@ std::unique_ptr<Runner> make_runner(Engine& engine, const EnginePlan& plan, Cont
   if (plan.uses_devices()) require_feasible(engine.placement(), plan.plan);
   auto runner = std::make_unique<Runner>(context, plan.uses_devices() ? engine.schedulers() : nullptr, batch_queries,
                                          batch_bytes + lane_padding_bytes, Runner::Frames::yes);
-  // Else the host would do everything.
-  if (begins_with_input(plan.plan) && !runner->has_frames(plan.plan))
+  // Else the host would do everything, unless devices search for queries instead.
+  if (begins_with_input(plan.plan) && !runner->has_frames(plan.plan) &&
+      (plan.placement != tandem::Placement::on_device || engine.schedulers()->count() == 1))
     throw std::runtime_error("the device has no memory for plan " + plan.plan.text());
   return runner;
 }
@@ -119,8 +120,9 @@ void WireDriver::receive(const Tape::Slice& requests, Batch& batch, Segments& se
   end_task(Task::receive, begin);
 }
 
-// What a device may answer whole is given to it.
+// What a device may answer whole is given to it, or text whose keys it may locate.
 bool WireDriver::begin_frames(const Segments& segments) {
+  if (locates_keys(plan_) && (is_binary_ || in_datagrams_)) return false;
   FrameColumns* const frames = runner_->frames_to_fill(plan_);
   if (frames == nullptr) return false;
   for (const Segment& s : segments)
@@ -134,7 +136,9 @@ bool WireDriver::begin_frames(const Segments& segments) {
 
 // Answers what the lane takes, and leaves the rest in `segments`.
 void WireDriver::run_lane(const Batch& batch, Segments& segments) {
-  if (in_datagrams_ || !lane_.may_run()) return;
+  if (in_datagrams_) return;
+  lane_.set_answers(runner_->runs(), runner_->located());
+  if (!lane_.may_run()) return;
   const char* const input = batch.input().begin();
   lane_segments_.clear();
   lane_clients_.clear();

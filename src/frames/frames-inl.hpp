@@ -130,6 +130,11 @@ TD_LANE std::uint32_t measure_located(T& t, Scratch& s) {
 // --- what the host is told
 
 TD_LANE bool is_good(const Scratch& s, std::uint32_t j) { return s.line_state[j] == mark::good; }
+// Whether a line belongs to a run: one that is answered or, of located keys, any.
+template <Form form>
+TD_LANE bool is_of_run(const Scratch& s, std::uint32_t j) {
+  return form == Form::located || is_good(s, j);
+}
 // Whether j and j + 1 may be of one run: lines of one piece, or frames without a gap.
 template <Form form>
 TD_LANE bool are_neighbours(const Scratch& s, std::uint32_t j) {
@@ -138,11 +143,11 @@ TD_LANE bool are_neighbours(const Scratch& s, std::uint32_t j) {
 }
 template <Form form>
 TD_LANE bool begins_run(const Scratch& s, std::uint32_t j) {
-  return is_good(s, j) && (j == 0 || !is_good(s, j - 1) || !are_neighbours<form>(s, j - 1));
+  return is_of_run<form>(s, j) && (j == 0 || !is_of_run<form>(s, j - 1) || !are_neighbours<form>(s, j - 1));
 }
 template <Form form>
 TD_LANE bool ends_run(const Scratch& s, std::uint32_t j, std::uint32_t lines) {
-  return is_good(s, j) && (j + 1 == lines || !is_good(s, j + 1) || !are_neighbours<form>(s, j));
+  return is_of_run<form>(s, j) && (j + 1 == lines || !is_of_run<form>(s, j + 1) || !are_neighbours<form>(s, j));
 }
 
 TD_LANE std::uint32_t misses_of(const Scratch& s, std::uint32_t first_key, std::uint32_t end_key) {
@@ -162,22 +167,27 @@ TD_LANE std::uint16_t metas_of(const Scratch& s, std::uint32_t first, std::uint3
 }
 
 // The run of which line j is the last.
+template <Form form>
 TD_LANE FrameRun run_of(const Scratch& s, std::uint32_t run, std::uint32_t j, std::uint32_t total) {
   const std::uint32_t first = s.run_line[run];
-  const std::uint32_t first_key = s.line_first_key[first],
-                      end_key = s.line_first_key[j] + std::uint32_t{s.line_keys[j]};
+  std::uint32_t first_key = s.line_first_key[first], end_key = s.line_first_key[j] + std::uint32_t{s.line_keys[j]};
+  if constexpr (form == Form::located) {  // the last lines may have no room for their keys
+    first_key = first_key < s.keys ? first_key : s.keys;
+    end_key = end_key < s.keys ? end_key : s.keys;
+  }
   const FramePiece& p = s.piece[s.line_piece[j]];
-  const std::uint32_t begin = p.kind == FramePiece::datagram ? first_byte(p) : s.line_begin[first];
-  const std::uint32_t keys = end_key - first_key;
+  const bool is_all = form == Form::located || p.kind == FramePiece::datagram;
+  const std::uint32_t begin = is_all ? first_byte(p) : s.line_begin[first];
+  const std::uint32_t keys = end_key - first_key, from = keys != 0 ? s.sum[first_key] : total;
   return {.begin = in_arena(p, begin),
-          .reply_at = s.reply_at + s.sum[first_key],
-          .reply_bytes = (end_key < s.keys ? s.sum[end_key] : total) - s.sum[first_key],
+          .reply_at = s.reply_at + from,
+          .reply_bytes = (end_key < s.keys ? s.sum[end_key] : total) - from,
           .bytes = static_cast<std::uint16_t>(s.line_end[j] + 1 - begin),
           .requests = static_cast<std::uint16_t>(j + 1 - first),
           .keys = static_cast<std::uint16_t>(keys),
           .hits = static_cast<std::uint16_t>(keys - misses_of(s, first_key, end_key)),
           .metas = metas_of(s, first, j + 1),
-          .first_read = s.key_rank[first_key]};
+          .first_read = keys != 0 ? s.key_rank[first_key] : std::uint16_t{0}};
 }
 
 TD_LANE FrameMiss miss_of(const Scratch& s, std::uint32_t k) {
@@ -193,6 +203,21 @@ TD_LANE FrameMiss miss_of(const Scratch& s, std::uint32_t k) {
           .metas = metas_of(s, first, j)};
 }
 
+TD_LANE std::uint32_t command_of(LineKind kind) {
+  switch (kind) {
+    case LineKind::set:
+      return LocatedKey::set;
+    case LineKind::meta_store:
+      return LocatedKey::meta_store;
+    case LineKind::plain:
+      return LocatedKey::get;
+    case LineKind::with_cas:
+      return LocatedKey::gets;
+    default:
+      return LocatedKey::meta_read;
+  }
+}
+
 // In place of WR.
 template <class T>
 TD_LANE void write_locations(T& t, const Scratch& s, const Job& job) {
@@ -200,16 +225,16 @@ TD_LANE void write_locations(T& t, const Scratch& s, const Job& job) {
     const std::uint32_t j = s.key_line[k];
     if (!is_good(s, j)) return;
     const bool is_first = k == s.line_first_key[j], is_last = is_last_key(s, k);
-    const std::uint32_t command = s.line_kind[j] == LineKind::plain      ? LocatedKey::get
-                                  : s.line_kind[j] == LineKind::with_cas ? LocatedKey::gets
-                                                                         : LocatedKey::meta_read;
+    // A piece's first line may stand behind one of the piece before it, which is as good as a gap.
+    const bool is_behind_gap = is_first && (j == 0 || !is_good(s, j - 1) || s.line_piece[j - 1] != s.line_piece[j]);
     *reinterpret_cast<LocatedKey*>(job.replies + s.reply_at + s.sum[k]) = {
         .location = s.key_location[k],
-        .at = static_cast<std::uint16_t>(s.key_at[k] - s.line_begin[s.run_line[s.line_rank[j]]]),
+        .at = static_cast<std::uint16_t>(s.key_at[k] - first_byte(s.piece[s.line_piece[j]])),
         .key_bytes = s.key_bytes[k],
-        .kind = static_cast<std::uint8_t>(command | (is_last ? LocatedKey::last_of_line : 0u) |
+        .kind = static_cast<std::uint8_t>(command_of(s.line_kind[j]) | (is_last ? LocatedKey::last_of_line : 0u) |
                                           (is_first ? 0u : LocatedKey::continues) |
-                                          (is_first && !is_last ? LocatedKey::begins_many : 0u))};
+                                          (is_first && !is_last ? LocatedKey::begins_many : 0u) |
+                                          (is_behind_gap ? LocatedKey::behind_gap : 0u))};
   });
 }
 
@@ -263,14 +288,14 @@ TD_LANE void answer_tile_of(T& t, Scratch& s, const Job& job, const FrameRules& 
   t.each(lines, [&](std::uint32_t j) {
     if (begins_run<form>(s, j)) {
       s.run_line[s.line_rank[j]] = static_cast<std::uint16_t>(j);
-    } else if (is_good(s, j)) {
+    } else if (is_of_run<form>(s, j)) {
       --s.line_rank[j];  // of its own run
     }
   });
   t.once([&] { take_room(t, s, job, runs, reads, total); });
   if (s.fits != 0) {
     t.each(lines, [&](std::uint32_t j) {
-      if (ends_run<form>(s, j, lines)) job.runs[s.run_at + s.line_rank[j]] = run_of(s, s.line_rank[j], j, total);
+      if (ends_run<form>(s, j, lines)) job.runs[s.run_at + s.line_rank[j]] = run_of<form>(s, s.line_rank[j], j, total);
     });
     t.each(s.keys, [&](std::uint32_t k) {
       if (s.key_mark[k] == mark::first_read) job.reads[s.read_at + s.key_rank[k]] = s.key_location[k];

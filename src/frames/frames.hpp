@@ -17,7 +17,8 @@
 // at most frame_line_bytes_max bytes that end in \r\n. Anything else is left to the host, and so is a request for an
 // item that has no image, or has expired, is flushed, stale or of another key; a reply to a datagram of more than
 // udp_datagram_bytes_max; and what does not fit a tile's tables. A datagram is answered whole or not at all, a raw
-// frame likewise. Where the kernel tells locations: streams' `get`, `gets`, and `mg key v` without other flags.
+// frame likewise. Where the kernel tells locations: streams' `get`, `gets`, `mg key v` without other flags, and lines
+// that begin with `set key ` or `ms key `, of which it reads no more. A line of a value may look like one of these.
 //
 // Linearizability: a launch follows a drain that began after its requests were received. All changes that completed
 // before are in the replica, so an image that the launch finds was its key's item at some moment after the request's
@@ -86,7 +87,7 @@ static_assert(tile_pieces_max < 256);
 static_assert(sizeof(FrameTile) == 8);
 
 // Neighbouring requests of a piece that the device has answered, and their replies: contiguous, in order. Or raw frames
-// without a gap between them.
+// without a gap between them. Or a piece of a stream, and the keys that are located in it.
 struct FrameRun {
   std::uint32_t begin;     // of the first request (or of the datagram, headers included), from the arena's beginning
   std::uint32_t reply_at;  // in the arena of replies
@@ -112,11 +113,13 @@ struct alignas(8) LocatedKey {
   std::uint8_t key_bytes;
   std::uint8_t kind;  // the command, and what follows
 
-  // Commands.
-  static constexpr std::uint8_t get = 0, gets = 1, meta_read = 2;
+  // Commands. Those of sets, and no others, have the bit.
+  static constexpr std::uint8_t get = 0, gets = 1, meta_read = 2, set = 5, meta_store = 6;
+  static constexpr std::uint8_t set_bit = 4, command_mask = 7;
   static constexpr std::uint8_t last_of_line = 1 << 3;
   static constexpr std::uint8_t continues = 1 << 4;    // not the first key of its line
   static constexpr std::uint8_t begins_many = 1 << 5;  // the first of several
+  static constexpr std::uint8_t behind_gap = 1 << 6;   // the line before it has no located key, or is no neighbour
 };
 static_assert(sizeof(LocatedKey) == 8);
 

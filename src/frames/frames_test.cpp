@@ -16,10 +16,8 @@
 
 #include "base/hash.hpp"
 #include "codec/ethernet_builder.hpp"
-#include "device/sim/sim_device.hpp"
-#include "frames/frame_runs.hpp"
+#include "frames/frames_rig.hpp"
 #include "frames/key_hash-inl.hpp"
-#include "frames/located_keys.hpp"
 
 namespace tandem {
 namespace {
@@ -57,58 +55,8 @@ bool host_see(const FramesArguments& a, const HostMemory& memory) noexcept {
   return true;
 }
 const Kernel<FramesArguments> see{"see frames", host_see, nullptr};
-
-// Columns, their arena, and a device with an empty index: every key is a miss.
-struct FramesRig {
-  static constexpr std::uint32_t usual_keys = 4096;
-
-  explicit FramesRig(std::uint64_t bytes, std::uint32_t keys = usual_keys, std::uint64_t reply_bytes = 1 << 18)
-      : input(*device, bytes),
-        buckets(*device, 2),
-        cursors(*device, frame_parts_max),
-        columns(*device, bytes, keys, reply_bytes) {
-    std::fill_n(input.data(), bytes, '\n');
-    EXPECT_EQ(stream->zero(buckets.bytes_at(), buckets.bytes()), DeviceStatus::ok);
-  }
-
-  void put(std::uint64_t at, std::string_view bytes) { std::memcpy(input.data() + at, bytes.data(), bytes.size()); }
-  void launch(FrameAnswers answers = FrameAnswers::replies) {
-    FramesArguments a;
-    a.answers = answers;
-    a.index = {buckets.at(), {.mask = 1}};
-    a.cursors = cursors.at();
-    a.rules = frame_rules(seed);
-    a.parts = 1;
-    a.part[0] = columns.part(input.at());
-    ASSERT_EQ(stream->zero(cursors.bytes_at(), cursors.bytes()), DeviceStatus::ok);
-    ASSERT_EQ(stream->launch(see, a), DeviceStatus::ok);
-    ASSERT_EQ(stream->launch(answer_frames, a), DeviceStatus::ok);
-    ASSERT_EQ(stream->wait(stream->mark(), std::chrono::minutes(1)), DeviceStatus::ok);
-  }
-  static constexpr std::uint64_t seed = 7;
-  // Begins to read; keys of `not_final` are misses that the host does not confirm.
-  void begin(const std::vector<string>& not_final = {}) {
-    columns.begin([&](Fingerprint f) {
-      return std::ranges::none_of(not_final, [f](const string& key) {
-        const Fingerprint of_key = fingerprint_of(key, seed);
-        return of_key.signature == f.signature && of_key.hash == f.hash;
-      });
-    });
-    runs.begin(columns, input.data());
-  }
-  bool finds(std::uint64_t at) { return runs.find(input.data() + at); }
-  bool take_run(std::uint64_t at, FrameRun& run) { return finds(at) && (run = runs.run(), true); }
-  bool is_whole(std::uint64_t at, std::uint64_t end) { return runs.find_whole(input.data() + at, input.data() + end); }
-  string reply(const FrameRun& run) const { return {columns.reply(run), run.reply_bytes}; }
-  std::uint64_t left(FrameLeft why) const { return columns.left()[static_cast<std::size_t>(why)]; }
-
-  std::unique_ptr<SimDevice> device = make_sim_device();
-  std::unique_ptr<Stream> stream = device->make_stream();
-  PinnedArray<char> input;
-  DeviceArray<Bucket> buckets;
-  DeviceArray<FrameCursors> cursors;
-  FrameColumns columns;
-  FrameRuns runs{seed};
+struct SeenRig : FramesRig {
+  explicit SeenRig(std::uint64_t bytes, std::uint32_t keys = usual_keys) : FramesRig(bytes, keys) { ahead = &see; }
 };
 
 struct Span {
@@ -156,7 +104,7 @@ void expect_pieces_of(const std::vector<Span>& spans) {
 
 TEST(FrameColumns, HaveEveryByteInOnePiece) {
   std::mt19937 random(1);
-  FramesRig rig(1 << 16);
+  SeenRig rig(1 << 16);
   for (int round = 0; round < 300; ++round) {
     const bool crowded = round % 3 == 0, large = round % 3 == 1;
     rig.columns.clear();
@@ -271,7 +219,7 @@ TEST(FrameColumns, EndRunsAtMissesThatAreNotFinal) {
 // frames is one stretch of the arena.
 TEST(FrameColumns, HaveRawFramesInTilesOfTheirOwn) {
   std::mt19937 random(1);
-  FramesRig rig(1 << 16);
+  SeenRig rig(1 << 16);
   for (int round = 0; round < 200; ++round) {
     rig.columns.clear();
     std::vector<Span> spans;
@@ -399,7 +347,7 @@ TEST(FrameColumns, LeaveTilesThatTheyHaveNoRoomFor) {
     EXPECT_EQ(rig.left(FrameLeft::room) != 0, !c.is_answered) << c.what;
   }
   // The first of two tiles has room.
-  FramesRig rig(1 << 14, 600);
+  SeenRig rig(1 << 14, 600);
   const string line = "get k\r\n", input = lines(400, line) + lines(400, line) + lines(400, line);
   rig.put(0, input);
   ASSERT_TRUE(rig.columns.add_stream(0, input.size()));
@@ -447,101 +395,6 @@ TEST(FrameColumns, LeaveKeysBeyondATilesTables) {
   EXPECT_EQ(run.requests, run.keys / frame_line_keys_max);
   EXPECT_EQ(rig.left(FrameLeft::room), keys / frame_line_keys_max - run.requests);
   EXPECT_FALSE(rig.take_run(run.bytes, run));
-}
-
-// --- located keys
-
-// What a reader that stands at the beginning of each line is told, and what of it is left.
-string told(LocatedKeys& keys, const FramesRig& rig, std::uint64_t begin, std::uint64_t end) {
-  string all;
-  for (const char* at = rig.input.data() + begin; at < rig.input.data() + end;) {
-    const auto* const line_end =
-        static_cast<const char*>(std::memchr(at, '\n', static_cast<std::size_t>(rig.input.data() + end - at)));
-    if (keys.find(at, false)) {
-      const LocatedKey* next = keys.next();
-      bool is_last = false;
-      for (; !is_last; ++next) {
-        EXPECT_EQ(next->location, no_location);
-        is_last = (next->kind & LocatedKey::last_of_line) != 0;
-        all += ((next->kind & LocatedKey::continues) != 0     ? "+"
-                : (next->kind & LocatedKey::begins_many) != 0 ? "*"
-                                                              : "") +
-               string(keys.key_of(*next), next->key_bytes) + std::to_string(next->kind & 7) + " ";
-      }
-      keys.pass(next);
-    } else {
-      all += "? ";
-    }
-    at = line_end + 1;
-  }
-  return all;
-}
-
-TEST(LocatedKeys, AreThoseOfPlainLines) {
-  FramesRig rig(1 << 16);
-  const string input =
-      "get a\r\ngets bb ccc d\r\nmg e v\r\nmg e v k\r\nset x 0 0 7\r\nget y\r\n\r\nget z\r\nmg f v\r\nget  g\r\nget "
-      "h\r\n";
-  rig.put(128, input);
-  ASSERT_TRUE(rig.columns.add_stream(128, input.size()));
-  ASSERT_TRUE(rig.columns.add_datagram(1024, 20));
-  rig.launch(FrameAnswers::locations);
-  LocatedKeys keys(rig.columns, rig.input.data());
-  keys.go_to(rig.input.data() + 128);
-  EXPECT_EQ(told(keys, rig, 128, 128 + input.size()), "a0 *bb1 +ccc1 +d1 e2 ? ? y0 ? z0 f2 ? h0 ");
-  EXPECT_EQ(keys.next_line(), nullptr);
-  EXPECT_EQ(rig.columns.keys(), 9u);
-  // In the middle of a line, and behind what the reader has passed by itself.
-  keys.go_to(rig.input.data() + 128);
-  const char* const at = rig.input.data() + 128;
-  EXPECT_TRUE(keys.find(at + input.find("ccc"), true));
-  EXPECT_FALSE(keys.find(at + input.find("mg e v k"), false));
-  EXPECT_EQ(keys.next_line(), at + input.find("get y"));
-  EXPECT_TRUE(keys.find(at + input.find("get z"), false));
-  EXPECT_FALSE(keys.find(at + input.size(), false));
-}
-
-TEST(LocatedKeys, AreFoundFromAnyTileOn) {
-  FramesRig rig(1 << 18, 1 << 14);
-  std::mt19937 random(4);
-  std::vector<std::uint64_t> streams, lines;
-  std::uint64_t at = 64;
-  for (int stream = 0; stream < 300; ++stream) {
-    string input;
-    const std::size_t first = lines.size();
-    for (auto n = 1 + random() % 40; n != 0; --n) {
-      lines.push_back(at + input.size());
-      input += random() % 9 != 0 ? "get key" + std::to_string(random() % 1000) + "\r\n" : "delete key\r\n";
-    }
-    rig.put(at, input);
-    ASSERT_TRUE(rig.columns.add_stream(at, input.size())) << first;
-    at = (at + input.size() + 63) / 64 * 64;
-  }
-  rig.launch(FrameAnswers::locations);
-  LocatedKeys keys(rig.columns, rig.input.data());
-  std::size_t found = 0;
-  for (int round = 0; round < 300; ++round) {
-    std::size_t i = random() % lines.size();
-    keys.go_to(rig.input.data() + lines[i]);
-    for (; i < lines.size(); i += 1 + random() % 3) {
-      const char* const line = rig.input.data() + lines[i];
-      ASSERT_EQ(keys.find(line, false), *line == 'g') << round << " " << i;
-      if (*line == 'g') keys.pass(keys.next() + 1);
-      found += *line == 'g' ? 1u : 0u;
-    }
-  }
-  EXPECT_GT(found, 100'000u);
-}
-
-TEST(LocatedKeys, HaveNoRawFrames) {
-  FramesRig rig(1 << 16);
-  const string frame = ethernet::frame_of(string("\1\n\0\0\0\1\0\0", 8) + "get a\r\n");
-  rig.put(64, frame);
-  ASSERT_TRUE(rig.columns.add_frame(64, frame.size()));
-  rig.launch(FrameAnswers::locations);
-  EXPECT_EQ(rig.columns.keys(), 0u);
-  FrameColumns::Place place;
-  EXPECT_EQ(rig.columns.next_run(place), nullptr);
 }
 
 }  // namespace

@@ -35,8 +35,9 @@ enum class Form : std::uint8_t {
   located,  // lines with located keys
 };
 
-// meta: `mg key v`; with other flags: meta_flags, with q among them meta_quiet.
-enum class LineKind : std::uint8_t { plain, with_cas, meta, meta_flags, meta_quiet };
+// set, meta_store: the begin of a SET, of which the kernel reads the key alone. meta: `mg key v`; with other flags:
+// meta_flags, with q among them meta_quiet.
+enum class LineKind : std::uint8_t { set, meta_store, plain, with_cas, meta, meta_flags, meta_quiet };
 TD_WORD constexpr bool is_meta(LineKind kind) { return kind >= LineKind::meta; }
 
 // What a line or a key comes to.
@@ -227,6 +228,20 @@ TD_LANE std::uint32_t parse_line(const char* bytes, std::uint32_t begin, std::ui
   return 0;
 }
 
+// Whether the line begins a SET. What follows its key is the host's to read.
+TD_LANE bool parse_set(const char* bytes, std::uint32_t begin, std::uint32_t end, LineKind& kind,
+                       std::uint32_t& first) {
+  const std::uint32_t length = end + 1 - begin;
+  if (length < frame_line_bytes_min || length > frame_line_bytes_max) return false;
+  const bool is_meta = starts(bytes + begin, "ms ", 3);
+  if (!is_meta && !starts(bytes + begin, "set ", 4)) return false;
+  kind = is_meta ? LineKind::meta_store : LineKind::set;
+  first = begin + (is_meta ? 3 : 4);
+  std::uint32_t at = first;
+  while (static_cast<unsigned char>(bytes[at]) > ' ') ++at;
+  return at != first && at - first <= frame_key_bytes_max && bytes[at] == ' ';
+}
+
 template <Form form>
 TD_LANE void begin_line(Scratch& s, std::uint32_t j) {
   const FramePiece& p = s.piece[s.line_piece[j]];
@@ -242,7 +257,10 @@ TD_LANE void begin_line(Scratch& s, std::uint32_t j) {
   s.line_state[j] = mark::of(FrameLeft::other);
   if (is_datagram && !(is_first && is_one_line(s, p, end))) return;
   std::uint32_t first_key = 0;
-  const std::uint32_t keys = parse_line(s.bytes(), begin, end, s.line_kind[j], first_key);
+  std::uint32_t keys = parse_line(s.bytes(), begin, end, s.line_kind[j], first_key);
+  if constexpr (form == Form::located) {
+    if (keys == 0 && parse_set(s.bytes(), begin, end, s.line_kind[j], first_key)) keys = 1;
+  }
   if (keys == 0 || (is_datagram && s.line_kind[j] == LineKind::meta_quiet)) return;
   if (form == Form::located && (is_datagram || s.line_kind[j] > LineKind::meta)) return;
   s.line_state[j] = mark::good;
@@ -257,10 +275,10 @@ TD_LANE void list_keys(T& t, Scratch& s, std::uint32_t lines) {
   const std::uint32_t all = t.scan(s.sum, lines);
   t.once([&] { s.keys = all; });
   t.each(lines, [&](std::uint32_t j) {
-    if (s.line_state[j] != mark::good) return;
     std::uint32_t key = s.sum[j];
     const std::uint32_t first = s.line_first_key[j];
-    s.line_first_key[j] = static_cast<std::uint16_t>(key);
+    s.line_first_key[j] = static_cast<std::uint16_t>(key);  // of a line without keys, the next line's
+    if (s.line_state[j] != mark::good) return;
     if (key + s.line_keys[j] > tile_keys_max) {
       s.line_state[j] = mark::of(FrameLeft::room);
       t.lower(&s.keys, key);

@@ -74,9 +74,9 @@ Found look_closely(State& state, const Strip& strip, std::uint32_t i, Hit& hit) 
   ItemVersion seen;
   if (item != nullptr) seen = ItemVersion::of(item);
   if (item == nullptr || !seen.is_live() || !item->has_key(key)) {
-    const Fingerprint f =
-        (strip.located >> i & 1) != 0 ? fingerprint_of(key.data(), key.size(), state.seed) : strip.fingerprint[i];
-    item = context.shared.index.find(f, key, seen, no_location);
+    // Elsewhere the candidate is all that the table has; another thread may be rewriting it.
+    item = context.shared.index.find(fingerprint_at(state, strip, i), key, seen,
+                                     state.is_elsewhere ? candidate : no_location);
     if (item != hit.item || candidate == no_location) context.counters.index_retries.add(item != nullptr ? 1 : 0);
     if (item == nullptr) return Found::miss;
   }
@@ -309,8 +309,18 @@ void Laps::end(std::uint64_t queries, std::uint64_t sets, std::uint64_t located,
 }
 
 bool may_run(const State& state) noexcept {
-  return state.cells_in != CellsIn::other && !state.context.shared.placement.wants_search() &&
-         state.context.observer == nullptr;
+  return state.cells_in != CellsIn::other && state.context.observer == nullptr &&
+         (state.source == Source::located || !state.context.shared.placement.wants_search());
+}
+
+bool choose_source(State& s) noexcept {
+  s.is_elsewhere = s.context.shared.placement.wants_search();
+  if (!s.is_elsewhere) {
+    s.source = Source::text;  // while the context waited for the index, its flights were let go
+    return true;
+  }
+  for (LaneSegment& segment : s.segments) segment.stopped = segment.binary;  // no device locates keys in packets
+  return s.source == Source::located;
 }
 
 CellsIn cells_in(const Index& index) noexcept {
@@ -394,7 +404,8 @@ std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t 
   s.item_bytes_max = state_->options.item_bytes_max;
   s.keys = keys;
   s.laps = &laps;
-  s.defers = lane::may_defer(s);
+  // A deferred set must be executed, also where the device's table has no room for its key.
+  s.defers = !context_.shared.placement.wants_search() && lane::may_defer(s);
   lane::set_ring(s);
   s.parsing = 0;
   s.at = segments.empty() ? nullptr : segments[0].begin;
@@ -419,6 +430,7 @@ std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t 
     lane::leave_segment(s);
     done = s.parsing;
   });
+  if (TD_UNLIKELY(s.is_elsewhere) && s.sets != 0) context_.shared.placement.reclaim_changes(context_.cache);
   std::uint64_t queries = 0;
   for (const LaneSegment& segment : segments) queries += segment.queries;
   queries -= s.device_keys;

@@ -27,7 +27,9 @@
 // VLDB 2017, and docs/decisions/0006-strips.md).
 //
 // A device can fill strips, too. Requests for keys that it has located (frames/located_keys.hpp) are neither parsed nor
-// hashed nor searched for. A run of requests that it has answered (frames/frame_runs.hpp) takes the place of one query,
+// hashed nor searched for; of a set, what follows the key is parsed. Where the device alone has the index, the lane
+// stops before a line without located keys. A miss is final when neither the overlay nor the key's stripe knows better
+// (docs/decisions/0020). A run of requests that it has answered (frames/frame_runs.hpp) takes the place of one query,
 // and its replies are appended in its turn. What it has left is parsed between them.
 //
 // Source: DIDO III-A (the tasks it fuses); MemC3 3 (a read is a tag compare and a key compare). Decision 27.
@@ -107,15 +109,15 @@ class Lane {
 
   // For the following runs: a device's answers to the segments' input, or keys that it has located there; nullptr:
   // none. REQUIRES: at most one of them; for located keys the index is a CuckooIndex; an epoch that was entered before
-  // the device searched lasts as long as these runs. Nothing in a run ends a flight's epoch (InFlight::let_go()): the
-  // lane waits for no epoch.
+  // the device searched lasts as long as these runs. A run ends a flight's epoch (InFlight::let_go()) only where it
+  // waits for an index that comes back from a lost device, and asks for no candidate then.
   void set_answers(FrameRuns* runs, LocatedKeys* located) noexcept;
 
   // For tests: sets that a later one overwrites are deferred even if no other worker sets their keys.
   void always_defer() noexcept;
 
-  // Whether a run may begin: the index is on the host and of a kind that the lane searches, and no observer follows
-  // single look-ups.
+  // Whether a run may begin: the index is of a kind that the lane searches, it is on the host, or keys are located, and
+  // no observer follows single look-ups.
   bool may_run() const noexcept;
 
   // Answers the segments in order, in one epoch. Ends early, between two commands, when `out` holds output_bytes_max or

@@ -8,6 +8,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/hash.hpp"
 #include "base/short_hash.hpp"
 #include "codec/binary.hpp"
 #include "frames/frame_runs.hpp"
@@ -87,6 +88,8 @@ struct alignas(cache_line_bytes) NoItem {
 inline constinit NoItem no_item{};
 // That of a run, which needs none: not no_item, so that it is not searched for.
 inline constinit NoItem item_of_run{};
+// Those of a located set, whose cell is not looked for.
+inline constinit Bucket no_bucket{};
 
 struct alignas(cache_line_bytes) Strip {
   char key16[strip_queries][short_key_bytes_max];  // the key's first bytes, zeros behind its end
@@ -350,6 +353,7 @@ struct State {
   // Cache lines of an item to prefetch beyond the first, predicted from recent hits.
   std::uint32_t more_lines = 0;
   std::uint64_t stored_since_check = 0;  // whether the index should grow
+  bool is_elsewhere = false;             // the table is on devices alone: all candidates are located
 };
 struct CallState;
 
@@ -403,10 +407,14 @@ bool may_run(const State& state) noexcept;
 void count_run(State& state, std::uint64_t queries) noexcept;
 // What a run's searches need to know of the index. REQUIRES: inside the epoch.
 void look_at_index(State& s) noexcept;
-// Runs `body` in an epoch over the host's index. Does nothing if the index has just moved to a device.
+// Inside the epoch of a run before which devices alone had the index: whether they still have it, and where the run's
+// keys come from then. False: nothing can search for them.
+TD_NOINLINE bool choose_source(State& s) noexcept;
+// Runs `body` in an epoch. Does nothing if devices alone have the index, unless the keys are located.
 template <class Body>
 void run_in_epoch(State& s, Body body) {
   Shared& shared = s.context.shared;
+  s.is_elsewhere = shared.placement.wants_search();
   s.seed = shared.hash_seed;
   s.now_s = shared.clock.now_s();
   s.marked = marked_at(s.now_s);
@@ -423,7 +431,7 @@ void run_in_epoch(State& s, Body body) {
     }
   };
   const Exit exit{s};
-  if (TD_UNLIKELY(shared.placement.wants_search())) return;
+  if (TD_UNLIKELY(s.is_elsewhere) && !choose_source(s)) return;
   // The usual set neither reports a new item, as which S3-FIFO treats a set in place, nor announces one to devices.
   const bool in_place = task::may_store_in_place(s.context) && shared.heap.probation() == nullptr &&
                         !shared.announces_rewrites.load(std::memory_order_relaxed);
@@ -434,6 +442,11 @@ void run_in_epoch(State& s, Body body) {
   body();
 }
 
+// The key's fingerprint: that of a located key is not among the strip's.
+TD_INLINE Fingerprint fingerprint_at(const State& state, const Strip& strip, std::uint32_t i) noexcept {
+  if (TD_LIKELY((strip.located >> i & 1) == 0)) return strip.fingerprint[i];
+  return fingerprint_of(strip.key[i], info::key_bytes(strip.info[i]), state.seed);
+}
 // Handles a candidate that is not the usual hit: compares its key, then asks Index::find(). REQUIRES: inside the
 // epoch.
 TD_NOINLINE Found look_closely(State& state, const Strip& strip, std::uint32_t i, Hit& hit) noexcept;

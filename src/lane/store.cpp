@@ -11,6 +11,7 @@ void prefetch_stripes(const State& state, const Strip& strip, bool skips) noexce
     if constexpr (AnnouncingGuard<typename I::Guard>) {
       std::uint32_t sets = strip.sets & ((1u << strip.count) - 1);
       if (skips) sets &= ~strip.overwritten;
+      sets &= ~strip.located;  // their fingerprints are not known
       for (; sets != 0; sets &= sets - 1)
         index.prefetch_stripe(strip.fingerprint[static_cast<std::uint32_t>(std::countr_zero(sets))]);
     }
@@ -20,7 +21,7 @@ void prefetch_stripes(const State& state, const Strip& strip, bool skips) noexce
 bool store_slowly(State& state, const Strip& strip, std::uint32_t i, bool shows_id, const std::uint64_t* hint,
                   ItemVersion& stored) noexcept {
   Context& context = state.context;
-  const Fingerprint f = strip.fingerprint[i];
+  const Fingerprint f = fingerprint_at(state, strip, i);
   if (TD_UNLIKELY(!context.shared.placement.can_change(f))) return false;
   const task::SetOperation op{.set = strip.set_of(i, shows_id),
                               .f = f,

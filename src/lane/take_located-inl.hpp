@@ -5,48 +5,80 @@
 // host, only older: the answer stage compares the item's key, and asks the index if it is another's.
 
 static_assert(LocatedKey::get == kind::get && LocatedKey::gets == kind::gets &&
-              LocatedKey::meta_read == kind::meta_read);
+              LocatedKey::meta_read == kind::meta_read && LocatedKey::set == kind::set &&
+              LocatedKey::meta_store == kind::meta_store && LocatedKey::command_mask == kind::command_mask);
 static_assert(LocatedKey::last_of_line == kind::last_of_line && LocatedKey::continues == kind::continues &&
               LocatedKey::begins_many == kind::begins_many);
 static_assert(LocatedKeys::bytes_before_key[kind::get] == bytes_before_key[kind::get] &&
               LocatedKeys::bytes_before_key[kind::gets] == bytes_before_key[kind::gets] &&
-              LocatedKeys::bytes_before_key[kind::meta_read] == bytes_before_key[kind::meta_read]);
+              LocatedKeys::bytes_before_key[kind::meta_read] == bytes_before_key[kind::meta_read] &&
+              LocatedKeys::bytes_before_key[kind::set] == bytes_before_key[kind::set] &&
+              LocatedKeys::bytes_before_key[kind::meta_store] == bytes_before_key[kind::meta_store]);
 
-// Takes keys of the run that find() has found, as many as it has and the strip has room for.
-TD_INLINE void take_located(State& s, Filling& filling) noexcept {
-  constexpr std::ptrdiff_t keys_ahead = 24, bytes_ahead = 4 * cache_line_bytes;
+// What the device has found for query i. Where it alone has the index, nothing is the answer, too.
+TD_INLINE void put_candidate(const State& s, Strip& strip, std::uint32_t i, Location location) noexcept {
+  if (TD_LIKELY(location != no_location)) {
+    const char* const item = s.items + std::uint64_t{location} * granule_bytes;
+    strip.item[i] = reinterpret_cast<const Item*>(item);
+    strip.located |= 1u << i;
+    for (std::uint32_t more = 0; more <= s.more_lines; ++more) prefetch_read(item + more * cache_line_bytes);
+  } else if (s.is_elsewhere) {
+    strip.item[i] = &no_item.header;
+  }
+}
+
+// Takes the set of which find() has found the key. False: the lane does not take it.
+TD_NOINLINE inline bool take_located_set(State& s, Filling& filling, const LaneSegment& segment) noexcept {
   LocatedKeys& keys = *s.located;
-  Strip& strip = filling.strip;
-  const LocatedKey* next = keys.next();
+  const LocatedKey& key = *keys.next();
+  const auto i = static_cast<std::uint32_t>(filling.count);
+  Words words(s.at, segment.begin, segment.end);
+  const char* const next = (key.kind & kind::command_mask) == kind::set ? take_set(s, filling, words, s.at)
+                                                                        : take_meta_store(s, filling, words, s.at);
+  if (TD_UNLIKELY(next == nullptr)) return false;
+  put_candidate(s, filling.strip, i, key.location);
+  filling.strip.first[i] = filling.strip.second[i] = &no_bucket;
+  keys.pass(&key + 1);
+  s.line = nullptr;
+  s.at = next;
+  return true;
+}
+
+// Takes a set, or keys of reads that follow each other, as many as there are and the strip has room for, from the one
+// on that find() has found. False: the lane does not take it.
+TD_INLINE bool take_located(State& s, Filling& filling, const LaneSegment& segment) noexcept {
+  constexpr std::ptrdiff_t keys_ahead = 24, bytes_ahead = 4 * cache_line_bytes;
+  constexpr std::uint8_t ends = LocatedKey::set_bit | LocatedKey::behind_gap,
+                         special = ends | kind::begins_many | kind::continues;
+  LocatedKeys& keys = *s.located;
+  const LocatedKey* const first = keys.next();
+  const LocatedKey* next = first;
   prefetch_read(next + keys_ahead);
   prefetch_read(keys.key_of(*next) + bytes_ahead);
+  if (TD_UNLIKELY((first->kind & LocatedKey::set_bit) != 0)) return take_located_set(s, filling, segment);
   for (; next != keys.behind() && !filling.full(); ++next) {
     const char* const key = keys.key_of(*next);
     const auto i = static_cast<std::uint32_t>(filling.count);
-    if (TD_UNLIKELY((next->kind & (kind::begins_many | kind::continues)) != 0)) {
-      if ((next->kind & kind::begins_many) != 0) s.line = LocatedKeys::command_of(key, next->kind);
-      strip.line[i] = s.line;
+    std::uint8_t kind = next->kind;
+    if (TD_UNLIKELY((kind & special) != 0)) {
+      if ((kind & ends) != 0 && next != first) break;
+      if ((kind & kind::begins_many) != 0) s.line = LocatedKeys::command_of(key, kind);
+      filling.strip.line[i] = s.line;
+      kind = static_cast<std::uint8_t>(kind & ~LocatedKey::behind_gap);
     }
-    if (TD_LIKELY(next->location != no_location)) {
-      const char* const item = s.items + std::uint64_t{next->location} * granule_bytes;
-      strip.item[i] = reinterpret_cast<const Item*>(item);
-      strip.located |= 1u << i;
-      for (std::uint32_t more = 0; more <= s.more_lines; ++more) prefetch_read(item + more * cache_line_bytes);
-    }
-    filling.put(key, next->key_bytes, next->kind);
+    put_candidate(s, filling.strip, i, next->location);
+    filling.put(key, next->key_bytes, kind);
   }
   keys.pass(next);
   s.line_kind = kind::continues;
-  if (next == keys.behind()) {
-    s.line = nullptr;
-    s.at = keys.end();
-  } else if ((next->kind & kind::continues) != 0) {
+  if (next != keys.behind() && (next->kind & kind::continues) != 0) {
     s.line_kind |= next->kind & kind::command_mask;
     s.at = keys.key_of(*next);
   } else {
     s.line = nullptr;
-    s.at = LocatedKeys::command_of(keys.key_of(*next), next->kind);
+    s.at = keys.end_of(next[-1]);
   }
+  return true;
 }
 
 // As parse(): located keys, and lines between them.
@@ -54,16 +86,17 @@ TD_INLINE void take_located_and_parse(State& s, Strip& strip) noexcept {
   fill(s, strip, [&s](Filling& filling, const LaneSegment& segment) {
     while (s.at != segment.end) {
       if (TD_LIKELY(s.located->find(s.at, s.line != nullptr))) {
-        take_located(s, filling);
-        if (filling.full()) return;
+        if (TD_UNLIKELY(!take_located(s, filling, segment)) || filling.full()) return;
         continue;
       }
+      if (TD_UNLIKELY(s.is_elsewhere)) return;  // only a device can say where the key is
       const char* const next = s.located->next_line();
       const char* const until = next != nullptr && next < segment.end ? next : segment.end;
       parse_lines<true>(s, filling, segment, until);
       if (filling.full() || s.at < until) return;
     }
   });
+  if (TD_UNLIKELY(s.is_elsewhere)) strip.located = all_located;
 }
 
 // --- runs that it has answered (frames/frame_runs.hpp)
@@ -105,7 +138,7 @@ TD_NOINLINE inline void take_and_parse(State& s, Strip& strip) noexcept {
 
 // Counts the queries of the strip, which was answered as far as its segments have not stopped.
 TD_NOINLINE inline void count_located(State& s, const Strip& strip) noexcept {
-  for (std::uint32_t left = strip.located; left != 0; left &= left - 1) {
+  for (std::uint32_t left = strip.located & ((1u << strip.count) - 1); left != 0; left &= left - 1) {
     const auto i = static_cast<std::uint32_t>(std::countr_zero(left));
     const LaneSegment& segment = s.segments[strip.segment(i)];
     if (TD_LIKELY(!segment.stopped) || strip.key[i] < segment.rest) ++s.located_queries;

@@ -45,22 +45,25 @@ bool LaneStage::wait(Connection& c, const char* begin, const char* end, std::uin
 void LaneStage::run() {
   Intake& in = batches_.in();
   if (in.segments.empty()) return worker_.runner->end_answers();
-  // The lane may be closed meanwhile: a client may watch since the input was received.
-  if (TD_LIKELY(may_run())) {
-    Output& output = responder_.output();
-    for (std::size_t first = 0; first < in.segments.size();) {
-      const std::span<LaneSegment> left = std::span(in.segments).subspan(first);
-      lane_.set_answers(worker_.runner->runs(), worker_.runner->located());
-      const std::size_t done =
-          lane_.run(left, output, output_flush_bytes, worker_.meter.sampled(), worker_.meter.keys_of(in));
-      for (std::size_t i = 0; i < left.size(); ++i) end(left[i], in.waits[first + i], i < done);
-      output.clear();
-      if (TD_LIKELY(done == left.size())) break;
-      first = resume_at(first + done, done != 0);
+  Output& output = responder_.output();
+  has_run_ = false;
+  for (std::size_t first = 0; first < in.segments.size();) {
+    const std::span<LaneSegment> left = std::span(in.segments).subspan(first);
+    lane_.set_answers(worker_.runner->runs(), worker_.runner->located());
+    // The lane may be closed meanwhile: a client may watch since the input was received, or a device has no answers.
+    if (TD_UNLIKELY(!may_run())) {
+      for (LaneSegment& segment : left) segment.rest = segment.begin;
+      break;
     }
-  } else {
-    for (LaneSegment& segment : in.segments) segment.rest = segment.begin;
+    has_run_ = true;
+    const std::size_t done =
+        lane_.run(left, output, output_flush_bytes, worker_.meter.sampled(), worker_.meter.keys_of(in));
+    for (std::size_t i = 0; i < left.size(); ++i) end(left[i], in.waits[first + i], i < done);
+    output.clear();
+    if (TD_LIKELY(done == left.size())) break;
+    first = resume_at(first + done, done != 0);
   }
+  lane_.set_answers(nullptr, nullptr);
   worker_.runner->end_answers();
   worker_.meter.record_lane(in, in.waits);
   for (std::size_t i = 0; i < in.segments.size(); ++i) parse_rest(in.segments[i], in.waits[i]);
@@ -123,7 +126,7 @@ void LaneStage::parse_rest(const LaneSegment& segment, const LaneWait& wait) {
   if (TD_LIKELY(segment.rest == segment.end && c.kept.size() == 0)) return connections_.serve_again(c);
   Intake& in = batches_.in();
   Entry& entry = batches_.add_entry(&c, segment.rest, segment.end);
-  in.stays_here = true;
+  in.stays_here = in.stays_here || has_run_;
   entry.ahead_begin = wait.ahead_begin;
   entry.ahead_bytes = wait.ahead_bytes;
   if (TD_UNLIKELY(wait.waits_since != 0)) in.note_earlier(entry, wait.waits_since);

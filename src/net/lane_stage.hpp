@@ -53,6 +53,7 @@ class LaneStage {
   RequestParser& parser_;
   Lane lane_;
   bool is_allowed_ = false, is_open_ = false;
+  bool has_run_ = false;  // for the segments that are answered
 };
 
 }  // namespace tandem::net

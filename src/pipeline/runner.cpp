@@ -22,7 +22,8 @@ constexpr std::uint64_t located_bytes_min = 4096;
 
 // The plan of a batch of queries where this one has a device begin with the input.
 const Plan& of_queries(const Plan& plan) noexcept {
-  return plan == plan_frames ? plan_search_read : plan == plan_located ? plan_search : plan;
+  if (!begins_with_input(plan)) return plan;
+  return plan == plan_frames ? plan_search_read : plan == plan_located ? plan_search : plan_index;
 }
 
 }  // namespace
@@ -99,7 +100,7 @@ void Runner::submit_frames(const Plan& plan, bool cas) noexcept {
   Flight& flight = *flights_[next()];
   TD_ASSERT(flight.batch().size() == 0);
   if (in_flight_++ == 0) waited_ = false;
-  flight.begin_frames(*schedulers_, plan == plan_located ? FrameAnswers::locations : FrameAnswers::replies, cas);
+  flight.begin_frames(*schedulers_, locates_keys(plan) ? FrameAnswers::locations : FrameAnswers::replies, cas);
 }
 
 bool Runner::begin_located() noexcept {

@@ -125,7 +125,7 @@ class Runner final : public InFlight {
 
  private:
   FrameColumns* frames_for(const Plan& plan, unsigned flight) noexcept {
-    const bool has_frames = plan == plan_frames || (plan == plan_located && may_locate_);
+    const bool has_frames = locates_keys(plan) ? may_locate_ : begins_with_input(plan);
     return has_frames ? flights_[flight]->frames() : nullptr;
   }
   void add_frames(DevicePart& part, std::uint32_t capacity, std::uint64_t input_bytes);

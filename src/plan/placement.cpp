@@ -8,7 +8,7 @@ namespace {
 constexpr std::array plans_host = {plan_cpu};
 constexpr std::array plans_mirrored = {plan_located, plan_search, plan_cpu};
 constexpr std::array plans_mirrored_values = {plan_frames, plan_located, plan_search_read, plan_search, plan_cpu};
-constexpr std::array plans_on_device = {plan_index};
+constexpr std::array plans_on_device = {plan_located_index, plan_index};
 
 // Why no device can run the task with any placement; empty: one of the placements allows it.
 std::string_view never_on_device(Task task) noexcept {
@@ -16,7 +16,7 @@ std::string_view never_on_device(Task task) noexcept {
     case Task::receive:
       return "RV on a GPU: the host has the sockets";
     case Task::parse:
-      return "PP on a GPU: only with S, or with all of S KC RD WR, in one stage of all queries";
+      return "PP on a GPU: only with S, IN, or all of S KC RD WR, in one stage of all queries";
     case Task::memory:
       return "MM on a GPU: the host's heap gives out the slots of items";
     case Task::key_compare:
@@ -34,10 +34,13 @@ std::string_view never_on_device(Task task) noexcept {
   return {};
 }
 
+constexpr std::string_view index_changes_on_host =
+    "I and D on a GPU: the host's index is the one that changes, a GPU's replica follows it";
+
 std::string_view why_not_mirrored(Placement placement, const Plan& plan) noexcept {
   const auto device = [&](Task t) { return plan.range_of(t, Processor::device); };
   if (plan.runs(Task::insert, Processor::device) || plan.runs(Task::remove, Processor::device))
-    return "I and D on a GPU: the host's index is the one that changes, a GPU's replica follows it";
+    return index_changes_on_host;
   if (device(Task::read_value).is_empty()) return {};
   if (placement == Placement::mirrored) return "RD on a GPU: it has no copies of the items (--gpu-values)";
   if (device(Task::read_value) != device(Task::search))
@@ -60,6 +63,7 @@ std::string_view why_not_from_input(Placement placement, const Plan& plan) noexc
     return "I or D on the CPU: the index is in the GPU's memory alone";
   if (plan == plan_frames && placement != Placement::mirrored_values)
     return "RD on a GPU: it has no copies of the items (--gpu-values)";
+  if (plan == plan_located_index && placement != Placement::on_device) return index_changes_on_host;
   return {};
 }
 
@@ -80,7 +84,8 @@ std::span<const Plan> feasible_plans(Placement placement) noexcept {
 }
 
 std::string why_not(Placement placement, const Plan& plan) {
-  if (plan == plan_frames || plan == plan_located) return std::string(why_not_from_input(placement, plan));
+  if (plan == plan_frames || plan == plan_located || plan == plan_located_index)
+    return std::string(why_not_from_input(placement, plan));
   for (std::size_t t = 0; t < task_count; ++t) {
     const auto task = static_cast<Task>(t);
     if (!plan.runs(task, Processor::device)) continue;

@@ -56,6 +56,8 @@ TEST(Placement, SaysWhyAPlanIsNotFeasible) {
            Case{Placement::host, "CPU[RV PP MM] GPU[S] CPU[I D KC RD WR SD]", "none has the index"},
            Case{Placement::host, "CPU[RV] GPU[PP S] CPU[I D KC RD WR SD]", "none has the index"},
            Case{Placement::on_device, "CPU[RV] GPU[PP S] CPU[I D KC RD WR SD]", "GPU's memory alone"},
+           Case{Placement::host, "CPU[RV] GPU[PP IN] CPU[KC RD WR SD]", "none has the index"},
+           Case{Placement::mirrored_values, "CPU[RV] GPU[PP IN] CPU[KC RD WR SD]", "replica follows"},
            Case{Placement::mirrored, "CPU[RV] GPU[PP S]{0:2} CPU[PP MM S]{2:} CPU[I D KC RD WR SD]", "all queries"},
            Case{Placement::mirrored, "CPU[RV] GPU[PP] CPU[MM IN KC RD WR SD]", "only with S"},
            Case{Placement::mirrored, "CPU[RV PP MM] GPU[S] CPU[I D KC] GPU[RD] CPU[WR SD]", "no copies of the items"},

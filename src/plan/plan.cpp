@@ -69,7 +69,7 @@ class Reader {
     if (take("{")) stage.range = range();
     stages.push_back(stage);
   }
-  // Whether a stage of reads may leave out what is between.
+  // Whether a stage that begins with PP may leave out what is between.
   static bool is_next_of_reads(const Stage& stage, Task next) noexcept {
     return stage.processor == Processor::device && stage.first == Task::parse &&
            ((stage.last == Task::parse && next == Task::search) ||
@@ -117,6 +117,7 @@ std::string text_of(const Stage& stage) {
   std::string text(processor_symbols[index_of(stage.processor)]);
   if (stage == plan_frames.stages()[1]) return text + "[PP S KC RD WR]";
   if (stage == plan_located.stages()[1]) return text + "[PP S]";
+  if (stage == plan_located_index.stages()[1]) return text + "[PP IN]";
   text += '[';
   for (std::size_t t = index_of(stage.first); t <= index_of(stage.last); ++t) {
     if (t != index_of(stage.first)) text += ' ';

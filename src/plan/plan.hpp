@@ -6,8 +6,9 @@
 // exactly once for every query.
 //
 // Written as in the papers: `CPU[RV PP MM] GPU[IN KC RD] CPU[WR SD]`. IN stands for S, I and D. A range follows in
-// braces, in sets of 64 queries, its end exclusive: `GPU[S]{0:4} CPU[S]{4:}`. A device that runs PP does so for reads
-// alone, so its stage is written without MM, I and D: `GPU[PP S]`, `GPU[PP S KC RD WR]`.
+// braces, in sets of 64 queries, its end exclusive: `GPU[S]{0:4} CPU[S]{4:}`. A device that runs PP does so for plain
+// requests, and gives out no slots, so its stage is written without MM, and without I and D where the host has the
+// index that changes: `GPU[PP S]`, `GPU[PP S KC RD WR]`, `GPU[PP IN]`.
 //
 // Source: DIDO III-A (tasks and stages), III-B3 (sets of 64); Mega-KV 4.2 (IN's three operations).
 //
@@ -128,15 +129,24 @@ inline constexpr Plan plan_search_read = Plan::of({{Task::receive, Task::memory,
 inline constexpr Plan plan_frames = Plan::of({{Task::receive, Task::receive, Processor::cpu},
                                               {Task::parse, Task::write_response, Processor::device},
                                               {Task::send, Task::send, Processor::cpu}});
-// Devices parse plain reads and search for their keys (frames/); the host's fast lane answers them, and does the rest.
+// Devices parse plain reads and sets and search for their keys (frames/); the host's fast lane executes them, and does
+// the rest.
 inline constexpr Plan plan_located = Plan::of({{Task::receive, Task::receive, Processor::cpu},
                                                {Task::parse, Task::search, Processor::device},
                                                {Task::insert, Task::send, Processor::cpu}});
 // Whether devices begin with a batch's input, before it is queries.
 constexpr bool begins_with_input(const Plan& plan) noexcept { return plan.runs(Task::parse, Processor::device); }
+// Whether all they do with it is to locate keys.
+constexpr bool locates_keys(const Plan& plan) noexcept {
+  return begins_with_input(plan) && !plan.runs(Task::key_compare, Processor::device);
+}
 // Only devices have the index (Mega-KV).
 inline constexpr Plan plan_index = Plan::of({{Task::receive, Task::memory, Processor::cpu},
                                              {Task::search, Task::remove, Processor::device},
                                              {Task::key_compare, Task::send, Processor::cpu}});
+// The same, and they parse plain requests to search for their keys.
+inline constexpr Plan plan_located_index = Plan::of({{Task::receive, Task::receive, Processor::cpu},
+                                                     {Task::parse, Task::remove, Processor::device},
+                                                     {Task::key_compare, Task::send, Processor::cpu}});
 
 }  // namespace tandem

@@ -45,7 +45,7 @@ class Planner {
   // For a batch of `queries` queries.
   const Plan& plan_for(std::uint32_t queries) const noexcept {
     if (schedulers_ == nullptr || queries == 0) return plan_cpu;
-    if (placement_.wants_search()) return plan_index;
+    if (placement_.wants_search()) return given_ ? *given_ : feasible_plans(Placement::on_device).front();
     if (index_on_device_ || !schedulers_->serves()) return plan_cpu;
     if (given_) return *given_;
     if (offload_ == Offload::when_sooner && queries < schedulers_->queries_min()) return plan_cpu;

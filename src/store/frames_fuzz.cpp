@@ -62,9 +62,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   tandem::ProtocolOptions options;
   options.cas = (data[1] & 1) == 0;
   // Few keys: what the device has to tell may have no room.
-  const bool locates = (data[1] & 16) != 0;
+  const bool locates = (data[1] & 16) != 0, is_alone = (data[1] & 32) != 0;
   tandem::FramesHarness harness(options, engine_options(), (data[1] & 2) != 0 ? 8 : 256,
-                                locates ? tandem::plan_located : tandem::plan_frames);
+                                !locates   ? tandem::plan_frames
+                                : is_alone ? tandem::plan_located_index
+                                           : tandem::plan_located);
   harness.skip = data[0] % tandem::frame_unit_bytes;
   harness.exchange("set a 0 0 1\r\nA\r\nset b 7 0 2\r\nBB\r\nset aLongKeyOf20Letters 0 5 3\r\nCCC\r\nmn\r\n");
   const std::string_view input(reinterpret_cast<const char*>(data) + choice_bytes, size - choice_bytes);

@@ -1,6 +1,6 @@
 // For tests and fuzzing: the same input to two stores, to one with a simulated device that answers requests whole, or
-// locates their keys, with the lane, ahead of the general path, to the other without devices. A device's input lies at
-// the end of what may be read, between what could be taken for more of it.
+// locates their keys, in a replica or as it alone has the index, with the lane, ahead of the general path, to the other
+// without devices. A device's input lies at the end of what may be read, between what could be taken for more of it.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -34,7 +34,7 @@ class FramesHarness {
                          std::uint32_t keys = keys_max, const Plan& plan = plan_frames)
       : plan_(plan),
         with_(options, on_device(engine, plan)),
-        without_(options, engine),
+        without_(options, without_devices(engine)),
         runner_(with_.context(), with_.engine().schedulers(), keys, arena_bytes, Runner::Frames::yes, 1),
         lane_(with_.context(), with_.options()) {
     // An answer that is let go leaves marks of items that it has read, which the host is never told.
@@ -131,6 +131,13 @@ class FramesHarness {
         frame, std::string(reply_header, sizeof reply_header) + ask_host(payload.substr(udp_frame_bytes)));
   }
   std::string ask_host(std::string_view input) { return without_.exchange(input); }
+  // Without the device, by the store beside it.
+  std::string ask_lane(std::string_view input) {
+    is_ahead_ = false;
+    std::string replies = with_.exchange(input);
+    is_ahead_ = true;
+    return replies;
+  }
   // All of these at once, a stream each. REQUIRES: the lane takes all of it, and what one stream sets no other one asks
   // for.
   std::vector<Answers> exchange_streams(const std::vector<std::string>& inputs) {
@@ -175,6 +182,7 @@ class FramesHarness {
   const StoreCounters& counters_with() noexcept { return with_.context().counters; }
   const StoreCounters& counters_without() noexcept { return without_.context().counters; }
   const Context& context_with() noexcept { return with_.context(); }
+  const IndexPlacement& placement_with() noexcept { return with_.engine().shared().placement; }
   std::uint64_t keys_of_device = 0, hits_of_device = 0, lines_of_device = 0;
   std::uint64_t runs_of_device = 0;                    // of raw frames
   std::array<std::uint64_t, frame_left_count> left{};  // by the device, by reason
@@ -184,9 +192,14 @@ class FramesHarness {
 
  private:
   static constexpr std::uint64_t none = ~std::uint64_t{0};
+  static EngineOptions without_devices(EngineOptions engine) {
+    engine.devices.clear();
+    return engine;
+  }
   static EngineOptions on_device(EngineOptions engine, const Plan& plan) {
-    engine.devices = {make_sim_device({.memory_bytes = std::uint64_t{256} << 20})};
-    if (plan == plan_located) {
+    if (engine.devices.empty()) engine.devices = {make_sim_device({.memory_bytes = std::uint64_t{256} << 20})};
+    engine.index_on_device = plan == plan_located_index;
+    if (locates_keys(plan)) {
       engine.device_values = {};
     } else if (engine.device_values.bytes == 0) {
       engine.device_values = {.bytes = std::uint64_t{64} << 20};
@@ -213,7 +226,7 @@ class FramesHarness {
       if (columns->empty()) return false;
       runner_.submit_frames(plan_, with_.options().cas);
       answering_ = &runner_.begin_answer();
-      if (plan_ == plan_located ? runner_.begin_located() : runner_.begin_frames()) {
+      if (locates_keys(plan_) ? runner_.begin_located() : runner_.begin_frames()) {
         located_ = columns;
         const auto of_this = columns->left();
         for (std::size_t i = 0; i < of_this.size(); ++i) left[i] += of_this[i];
@@ -260,7 +273,7 @@ class FramesHarness {
   std::size_t run(std::string_view input, Output& out) {
     const std::uint64_t at = submit_stream(input, lane_padding_bytes);
     if (at == none) return 0;
-    if (launched && plan_ == plan_located) {
+    if (launched && locates_keys(plan_)) {
       std::vector<LocatedKey> all;
       FrameColumns::Place place;
       while (const FrameRun* const run = located_->next_run(place)) {
@@ -278,8 +291,9 @@ class FramesHarness {
     segment.rest = begin;
     const std::uint64_t before = located_queries();
     Output of_run;
-    while (lane_.may_run()) {
+    for (;;) {
       lane_.set_answers(runner_.runs(), runner_.located());
+      if (!lane_.may_run()) break;
       const std::size_t done = lane_.run({&segment, 1}, of_run, output_bytes, ++runs_of_lane_ % 3 == 0);
       out.append(replies_of(segment, of_run));
       of_run.clear();

@@ -1,5 +1,5 @@
 // Where a device has located the keys of requests, the lane's replies are the general path's, to the byte, whatever has
-// become of the items since, and so are the counters.
+// become of the items since, and so are the counters: beside a replica, and where the device alone has the index.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "index/cuckoo/colliding_keys.hpp"
+#include "store/engine_fixture.hpp"
 #include "store/frames_harness.hpp"
 #include "store/lane_input_fixture.hpp"
 
@@ -18,16 +20,24 @@ namespace {
 using std::string;
 using namespace lane_test;  // NOLINT(google-build-using-namespace): the test's own
 
-struct Located : FramesHarness {
+struct LocatedHarness : FramesHarness {
   static constexpr std::size_t usual_output_bytes = 1 << 20;
 
-  explicit Located(const ProtocolOptions& options = {},
-                   const EngineOptions& engine = codec::ReplyHarness::small_engine(),
-                   std::uint32_t keys = FramesHarness::keys_max)
-      : FramesHarness(options, engine, keys, plan_located) {
+  explicit LocatedHarness(const Plan& plan, const ProtocolOptions& options = {},
+                          const EngineOptions& engine = codec::ReplyHarness::small_engine(),
+                          std::uint32_t keys = FramesHarness::keys_max)
+      : FramesHarness(options, engine, keys, plan) {
     output_bytes = usual_output_bytes;
   }
 };
+
+// Whether only the device has the index.
+struct Located : testing::TestWithParam<bool> {
+  static bool is_alone() { return GetParam(); }
+  static const Plan& plan() { return is_alone() ? plan_located_index : plan_located; }
+};
+INSTANTIATE_TEST_SUITE_P(Of, Located, testing::Bool(),
+                         [](const auto& is_alone) { return is_alone.param ? "IndexOnDevice" : "Replica"; });
 
 string key_number(std::size_t n) { return "key" + std::to_string(n); }
 
@@ -36,7 +46,7 @@ void expect_equal(FramesHarness& harness, const string& input) {
   ASSERT_EQ(with, without) << input;
 }
 
-TEST(Located, AnswerAsTheGeneralPathDoes) {
+TEST_P(Located, AnswerAsTheGeneralPathDoes) {
   constexpr std::size_t sets_percent[] = {2, 5, 50};
   constexpr unsigned seeds = is_sanitized ? 16 : 40;
   std::uint64_t located = 0, all = 0;
@@ -45,10 +55,10 @@ TEST(Located, AnswerAsTheGeneralPathDoes) {
     Random random(seed);
     EngineOptions engine = codec::ReplyHarness::small_engine();
     if (seed % 7 == 6) engine.eviction = "s3-fifo";
-    engine.ordered = seed % 4 == 3;
+    engine.ordered = seed % 4 == 3 && !is_alone();
     ProtocolOptions options;
     options.cas = seed % 5 != 0;
-    Located harness(options, engine);
+    LocatedHarness harness(plan(), options, engine);
     if (seed % 2 == 0) harness.output_bytes = 4096;  // so that runs of the lane end in the middle
     const Mix mix{seed % 2 == 0 ? 1000u : 15u, sets_percent[seed % 3], seed % 8 < 2 ? 40u : 3u};
     compare_frames(harness, random, mix, seed % 5 == 4 ? 3 : 0, [&] { return some_input(random, false, mix); });
@@ -59,26 +69,30 @@ TEST(Located, AnswerAsTheGeneralPathDoes) {
   EXPECT_GT(located, all / 20) << all;  // of which few lines are whole, and fewer hits
 }
 
-// Every read of a stored key in a line that the device takes, wherever sets, misses and other reads stand between.
-TEST(Located, LeavesNoKeyThatIsStored) {
-  Located harness;
+// Every request for a stored key in a line that the device takes, wherever misses and other reads stand between. Where
+// it alone has the index, misses, too.
+TEST_P(Located, LeavesNoKeyThatIsStored) {
+  LocatedHarness harness(plan());
   Random random(3);
   string sets;
   for (std::size_t i = 0; i < 200; ++i) sets += set_line(key_number(i), string(1 + i % 90, 'v'));
   expect_equal(harness, sets);
+  const std::uint64_t before = harness.keys_of_device;
   std::uint64_t keys = 0;
   string input;
   for (int i = 0; i < 3000; ++i) {
     const string key = key_number(random.below(200));
     switch (random.below(12)) {
       case 0:
-        input += set_line(key, "new");
+        input += random.one_in(2) ? set_line(key, "new") : "ms " + key + " 3\r\nnew\r\n";
+        ++keys;
         break;
       case 1:
         input += "get nothing" + key + "\r\n";
+        if (is_alone()) ++keys;
         break;
       case 2:
-        input += "mg " + key + " v K\r\n";  // the lane's alone
+        if (!is_alone()) input += "mg " + key + " v K\r\n";  // the lane's alone
         break;
       case 3:
         input += "gets " + key + "\r\n";
@@ -101,13 +115,13 @@ TEST(Located, LeavesNoKeyThatIsStored) {
     }
   }
   expect_equal(harness, input);
-  EXPECT_EQ(harness.keys_of_device, keys);
+  EXPECT_EQ(harness.keys_of_device - before, keys);
   expect_same_counters(harness);
 }
 
 // One connection reads what it has set, and what was there before that.
-TEST(Located, KeepTheOrderOfOneConnection) {
-  Located harness;
+TEST_P(Located, KeepTheOrderOfOneConnection) {
+  LocatedHarness harness(plan());
   expect_equal(harness, set_line("a", "1") + set_line("b", "1"));
   string input;
   for (int i = 2; i < 60; ++i) {
@@ -119,10 +133,10 @@ TEST(Located, KeepTheOrderOfOneConnection) {
 }
 
 // Lines of several keys that the device has left, which end anywhere in a strip, before lines that it has located.
-TEST(Located, GoOnBehindLinesOfManyKeys) {
+TEST_P(Located, GoOnBehindLinesOfManyKeys) {
   for (std::size_t before = 0; before < 9; ++before) {
     for (const std::size_t keys : {17u, 18u, 23u, 24u, 25u, 40u}) {
-      Located harness;
+      LocatedHarness harness(plan());
       expect_equal(harness, set_line("a", "1") + set_line("b", "2"));
       string input, many = "get";
       for (std::size_t i = 0; i < before; ++i) input += "get a\r\n";
@@ -130,13 +144,13 @@ TEST(Located, GoOnBehindLinesOfManyKeys) {
       input += many + "\r\n" + "get a " + string(245, 'k') + " b\r\nget b\r\ngets a b\r\n" + many +
                "\r\nmg a v\r\nget b a b\r\n";
       expect_equal(harness, input);
-      EXPECT_EQ(harness.keys_of_device, before + 7);
+      EXPECT_EQ(harness.keys_of_device, before + (is_alone() ? 0 : 7)) << "what it leaves ends the lane's part";
     }
   }
 }
 
-TEST(Located, TakeNoValueForARequest) {
-  Located harness;
+TEST_P(Located, TakeNoValueForARequest) {
+  LocatedHarness harness(plan());
   expect_equal(harness, set_line("a", "1") + set_line("b", "2") + set_line("x", "1"));
   string many;
   for (int i = 0; i < 20; ++i) many += "get a\r\nget b\r\n";
@@ -153,7 +167,7 @@ TEST(Located, TakeNoValueForARequest) {
 }
 
 // The host answers some time after the device has searched: other threads have changed the store since.
-TEST(Located, SeesWhatHasChangedSince) {
+TEST_P(Located, SeesWhatHasChangedSince) {
   string sets, gets;
   for (std::size_t i = 0; i < 120; ++i) {
     sets += set_line(key_number(i), "value" + std::to_string(i));
@@ -195,7 +209,7 @@ TEST(Located, SeesWhatHasChangedSince) {
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.what);
-    Located harness;
+    LocatedHarness harness(plan());
     expect_equal(harness, sets);
     bool has_changed = false;
     harness.launched = [&](std::span<LocatedKey> keys) {
@@ -210,17 +224,18 @@ TEST(Located, SeesWhatHasChangedSince) {
   }
 }
 
-// A candidate may be any item: the host compares keys.
-TEST(Located, AnswersRightlyFromWrongCandidates) {
+// Beside a replica a candidate may be any item: the host compares keys.
+TEST(LocatedInReplica, AnswersRightlyFromWrongCandidates) {
   Random random(5);
   string sets, gets;
   for (std::size_t i = 0; i < 100; ++i) sets += set_line(key_number(i) + string(i % 40, 'x'), string(1 + i, 'v'));
   for (std::size_t i = 0; i < 300; ++i) {
     const std::size_t n = random.below(110);
+    if (i % 5 == 0) gets += set_line(key_number(n) + string(n % 40, 'x'), string(1 + n, 'w'));
     gets += (i % 4 == 0 ? "mg " : "get ") + key_number(n) + string(n % 40, 'x') + (i % 4 == 0 ? " v\r\n" : "\r\n");
   }
   for (int round = 0; round < 4; ++round) {
-    Located harness;
+    LocatedHarness harness(plan_located);
     expect_equal(harness, sets);
     harness.launched = [&](std::span<LocatedKey> keys) {
       ASSERT_GT(keys.size(), 250u);
@@ -236,9 +251,10 @@ TEST(Located, AnswersRightlyFromWrongCandidates) {
   }
 }
 
-// Sets that later ones of the ring overwrite are deferred; located reads between them are not passed.
-TEST(Located, DefersSetsAsWithoutADevice) {
-  Located harness;
+// Sets that later ones of the ring overwrite are deferred, where the host has the index; located reads between them are
+// not passed.
+TEST_P(Located, DefersSetsAsWithoutADevice) {
+  LocatedHarness harness(plan());
   harness.always_defer();
   expect_equal(harness, set_line("hot", "0000") + set_line("warm", "0000"));
   Random random(9);
@@ -249,11 +265,11 @@ TEST(Located, DefersSetsAsWithoutADevice) {
   }
   expect_equal(harness, input);
   expect_same_counters(harness);
-  EXPECT_GT(harness.counters_with().set_overwritten.get(), 0u);
+  EXPECT_EQ(harness.counters_with().set_overwritten.get() != 0, !is_alone());
 }
 
-TEST(Located, AnswersManyConnections) {
-  Located harness;
+TEST_P(Located, AnswersManyConnections) {
+  LocatedHarness harness(plan());
   Random random(11);
   string sets;
   for (std::size_t i = 0; i < 300; ++i) sets += set_line(key_number(i), string(1 + i % 60, 'v'));
@@ -279,17 +295,104 @@ TEST(Located, AnswersManyConnections) {
 }
 
 // More keys than the device has room for: one for each 8 bytes of input.
-TEST(Located, LeaveWhatHasNoRoom) {
+TEST_P(Located, LeaveWhatHasNoRoom) {
   constexpr std::size_t lines = 3000, keys_of_line = 16;
-  Located harness;
+  LocatedHarness harness(plan());
   expect_equal(harness, set_line("a", "1"));
   string line = "get", gets;
   for (std::size_t i = 0; i < keys_of_line; ++i) line += " a";
   for (std::size_t i = 0; i < lines; ++i) gets += line + "\r\n";
   expect_equal(harness, gets);
-  EXPECT_LE(harness.keys_of_device, FramesHarness::arena_bytes / sizeof(LocatedKey));
+  if (!is_alone()) {
+    EXPECT_LE(harness.keys_of_device, FramesHarness::arena_bytes / sizeof(LocatedKey));
+  }
   EXPECT_GT(harness.keys_of_device, FramesHarness::arena_bytes / sizeof(LocatedKey) / 2);
   EXPECT_GT(harness.left[static_cast<std::size_t>(FrameLeft::room)], lines / 2);
+}
+
+// --- the index on the device alone
+
+// Two keys that the device cannot tell apart: one is in its table, the other one in the overlay, and the first one's
+// item is the candidate of both.
+TEST(LocatedInIndexOnDevice, ACandidateOfAnotherKeyIsNone) {
+  constexpr std::uint64_t seed = 1;
+  EngineOptions engine = codec::ReplyHarness::small_engine();
+  engine.memory_bytes = std::uint64_t{4} << 20;
+  engine.hash_seed = seed;
+  engine.devices = {make_sim_device({.memory_bytes = 8 << 10})};  // room for the smallest table
+  LocatedHarness harness(plan_located_index, {}, engine);
+  const auto [a, b] = colliding_keys(seed, 1)[0];
+  expect_equal(harness, set_line(a, "a0"));
+  ASSERT_TRUE(soon([&] { return !harness.placement_with().has_unretired(); })) << "the device has it";
+  bool have_one_candidate = false;
+  harness.launched = [&](std::span<LocatedKey> keys) {
+    have_one_candidate |=
+        keys.size() == 8 && keys[0].location != no_location &&
+        std::ranges::all_of(keys, [&](const LocatedKey& k) { return k.location == keys[0].location; });
+  };
+  for (int round = 0; round < 4; ++round) {
+    const string n = std::to_string(round);
+    expect_equal(harness, "get " + a + "\r\nget " + b + "\r\n" + set_line(b, "b" + n) + "mg " + a + " v\r\n" +
+                              set_line(a, "A" + n) + "gets " + b + "\r\nget " + a + " " + b + "\r\n");
+  }
+  EXPECT_TRUE(have_one_candidate);
+  expect_same_counters(harness);
+  EXPECT_EQ(harness.counters_with().get_misses.get(), 1u) << "of the first round";
+}
+
+// What the launch did not know yet, the overlay knows: a new key's item, and a removal.
+TEST(LocatedInIndexOnDevice, AMissIsConfirmed) {
+  LocatedHarness harness(plan_located_index);
+  string gets, sets;
+  for (std::size_t i = 0; i < 200; ++i) {
+    gets += i % 3 == 0 ? "mg " + key_number(i) + " v\r\n" : "get " + key_number(i) + "\r\n";
+    sets += set_line(key_number(i), "value" + std::to_string(i));
+  }
+  std::size_t missed = 0;
+  bool is_set = false;
+  harness.launched = [&](std::span<LocatedKey> keys) {
+    missed += static_cast<std::size_t>(std::ranges::count(keys, no_location, &LocatedKey::location));
+    if (!std::exchange(is_set, true)) harness.exchange_beside(sets);
+  };
+  expect_equal(harness, "mn\r\n");
+  const std::uint64_t located_before = harness.keys_of_device;
+  expect_equal(harness, gets);
+  EXPECT_EQ(missed, 200u);
+  EXPECT_EQ(harness.keys_of_device - located_before, 200u) << "the lane has answered";
+  EXPECT_EQ(harness.counters_with().get_misses.get(), 0u);
+  expect_equal(harness, gets + "delete key7\r\n" + gets);
+  expect_same_counters(harness);
+}
+
+// The lane waits for the index, which ends the flight's epoch: it asks for no candidate any more.
+TEST(LocatedInIndexOnDevice, AnswersWhenTheDeviceIsLostMeanwhile) {
+  string sets, gets;
+  for (std::size_t i = 0; i < 300; ++i) {
+    sets += set_line(key_number(i), "value" + std::to_string(i));
+    gets += i % 7 == 0 ? set_line(key_number(i + 20), "VALUE" + std::to_string(i)) : "get " + key_number(i) + "\r\n";
+  }
+  for (const bool is_noticed : {false, true}) {
+    const std::shared_ptr<SimDevice> device = make_sim_device({.memory_bytes = std::uint64_t{256} << 20});
+    EngineOptions engine = codec::ReplyHarness::small_engine();
+    engine.devices = {device};
+    LocatedHarness harness(plan_located_index, {}, engine);
+    expect_equal(harness, sets);
+    const std::uint64_t before = harness.keys_of_device;
+    harness.launched = [&](std::span<LocatedKey> keys) {
+      ASSERT_EQ(keys.size(), 300u);
+      device->lose();
+      if (is_noticed) {
+        ASSERT_TRUE(soon([&] { return !harness.placement_with().can_search(); }));
+      }
+    };
+    expect_equal(harness, gets);
+    EXPECT_TRUE(soon([&] { return !harness.placement_with().wants_search(); }));
+    if (is_noticed) {
+      EXPECT_EQ(harness.keys_of_device, before);
+    }
+    EXPECT_EQ(harness.ask_lane(gets), harness.ask_host(gets)) << "from the host's index";
+    expect_same_counters(harness);
+  }
 }
 
 }  // namespace

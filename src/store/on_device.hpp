@@ -63,7 +63,7 @@ struct Engine::OnDevice {
         options.epochs = &engine.epochs_;
       }
     }
-    if (!engine.options_.index_on_device && shard_bits_of(engine.options_) == 0) {
+    if (shard_bits_of(engine.options_) == 0) {
       const Shared& shared = engine.shared();
       options.frame_rules = [&shared, rules = frame_rules(shared.hash_seed)]() mutable {
         rules.now_s = shared.clock.now_s();

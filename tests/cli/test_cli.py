@@ -115,7 +115,7 @@ def test_plans_are_listed_by_placement_with_the_reasons_against_others() -> None
         "host": 1,
         "mirrored": 3,
         "mirrored-values": 5,
-        "on-device": 1,
+        "on-device": 2,
     }
     assert all(named in feasible for preset in told["presets"] for named in preset["placements"])
     for placement in told["placements"]:

@@ -109,6 +109,8 @@ PLANS = {
     "values": Plan(f"{ON_DEVICES} --gpu-steal --preset mirrored --gpu-values 16MiB", f"--plan values {IN_PROCESS}"),
     # The same two, and the host has no index.
     "device": Plan(f"{ON_DEVICES} --preset mega-kv", f"--plan device {IN_PROCESS}"),
+    # One alone, which locates the keys of text for the lane.
+    "located-device": Plan(f"--gpu {GPU} --preset mega-kv", f"--plan device --gpu {GPU}"),
     # Batch by batch the host or a device, at the same time and for the same keys; of batches with a control command in
     # the middle each a part.
     "mixed": Plan(
@@ -181,6 +183,7 @@ SHORT += [("tcp", "mixed", scenario) for scenario in ("calm", "growth")]
 SHORT += [("embedded", "mixed", scenario) for scenario in ("calm", "eviction", "flush")]
 SHORT += [("embedded", "stolen", "calm")] if DEVICES > 1 else []
 SHORT += [(over, "mixed-device", "calm") for over in ("tcp", "embedded")]
+SHORT += [("tcp", "located-device", scenario) for scenario in SCENARIOS if fits("located-device", scenario)]
 SHORT += [("embedded", plan, "calm") for plan in BATCH_PLANS]
 SHORT += [("embedded", "values-drawn", scenario) for scenario in ("eviction", "growth", "flush")]
 ALL = [("tcp", plan, scenario) for plan in PLANS if PLANS[plan].server for scenario in SCENARIOS]
