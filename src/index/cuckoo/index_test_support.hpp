@@ -93,6 +93,12 @@ class BasicTestStore {
     if (all.size() != index.item_count()) problem = "item_count() is " + std::to_string(index.item_count());
     return all;
   }
+  // The same as scan()'s problem, or that these are not its keys and values; empty: neither.
+  std::string difference_from(const std::map<std::string, std::uint64_t>& values) {
+    std::string problem;
+    if (scan(problem) != values && problem.empty()) problem = "the table's keys are not the model's";
+    return problem;
+  }
 
  private:
   Options options_;

@@ -25,12 +25,7 @@ class SetModel {
   BasicTestStore<I>& store() { return store_; }
   std::uint64_t evictions() const { return evictions_; }
   const std::string& problem() {
-    if (problem_.empty()) {
-      std::string problem;
-      const auto all = store_.scan(problem);
-      if (!problem.empty()) problem_ = problem;
-      if (all != values_) problem_ = "the table's keys are not the model's";
-    }
+    if (problem_.empty()) problem_ = store_.difference_from(values_);
     return problem_;
   }
 

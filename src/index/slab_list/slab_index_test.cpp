@@ -18,6 +18,18 @@ namespace {
 using Store = BasicTestStore<SlabListIndex>;
 using Worker = BasicTestWorker<SlabListIndex>;
 
+TEST(SlabMemory, ReservesByTheMemoryLimit) {
+  constexpr std::uint64_t limit = std::uint64_t{512} << 20, slabs = 4 * limit / sizeof(Slab);
+  MemoryBudget budget(limit);
+  SlabMemory memory(UINT32_MAX / 8, false, budget);
+  budget.set_limit(16 * limit);
+  bool unmapped = true;
+  EXPECT_FALSE(memory.extend(slabs + 1000, unmapped));
+  EXPECT_FALSE(unmapped);
+  EXPECT_EQ(budget.used_bytes(), 0u);
+  EXPECT_TRUE(memory.extend(slabs - 1000, unmapped));
+}
+
 // Any operations and growths, with fingerprints that collide in part and altogether, give a map's answers.
 TEST(SlabList, IsAMap) {
   for (const SlabOps* ops : slab_ops_built()) {

@@ -2,19 +2,31 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <new>
 
 namespace tandem {
 
 namespace {
 constexpr std::uint64_t step_bytes = 4096, slabs_align = std::uint64_t{2} << 20;  // pages, and huge ones
+constexpr std::uint64_t reserved_min = std::uint64_t{1} << 30;
+
+// Four times the memory limit, which may be raised later, and no more than slabs can be.
+std::uint64_t reserved_bytes(std::uint64_t bytes_most, std::uint64_t limit_bytes) noexcept {
+  return std::min(bytes_most, std::max(4 * std::min(limit_bytes, bytes_most), reserved_min));
+}
+
 }  // namespace
 
 SlabMemory::SlabMemory(std::uint64_t slabs_max, bool huge_pages, MemoryBudget& budget)
-    : budget_(budget), bytes_max_(bytes_for(slabs_max)) {
-  mapping_bytes_ = bytes_max_ + slabs_align;
-  mapping_ = mmap(nullptr, mapping_bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (mapping_ == MAP_FAILED) throw std::bad_alloc();
+    : budget_(budget), bytes_max_(reserved_bytes(bytes_for(slabs_max), budget.limit_bytes())) {
+  // A process may have a limit of address space, too: then less of it, as the heap's.
+  for (;; bytes_max_ /= 2) {
+    mapping_bytes_ = bytes_max_ + slabs_align;
+    mapping_ = mmap(nullptr, mapping_bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapping_ != MAP_FAILED) break;
+    if (bytes_max_ <= reserved_min) throw std::bad_alloc();
+  }
   auto* start = static_cast<std::byte*>(mapping_);
   const auto past = reinterpret_cast<std::uintptr_t>(start) % slabs_align;
   if (past != 0) start += slabs_align - past;

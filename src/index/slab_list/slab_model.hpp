@@ -17,12 +17,7 @@ class SlabModel {
 
   BasicTestStore<SlabListIndex>& store() { return store_; }
   const std::string& problem() {
-    if (problem_.empty()) {
-      std::string problem;
-      const auto all = store_.scan(problem);
-      if (!problem.empty()) problem_ = problem;
-      if (all != values_) problem_ = "the table's keys are not the model's";
-    }
+    if (problem_.empty()) problem_ = store_.difference_from(values_);
     return problem_;
   }
 
