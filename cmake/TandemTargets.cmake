@@ -253,7 +253,7 @@ function(tandem_layer line)
       tandem_lane_variants(store_test Lanes Located Frames RawFrames PlainGets KeyCheck Embedded EmbeddedScans
         "Kinds/EmbeddedScan" SetStore)
     elseif(name STREQUAL "index")
-      tandem_lane_variants(index_test CuckooOps CuckooIndex Displacement* Growth Guard Table HashTree "OrderedIndex/*"
+      tandem_lane_variants(index_test CuckooOps CuckooIndex Displacement* Growth Guard Table "TreeOfKind/0" "OrderedIndex/*"
         "AnyIndex/*" SetIndex* SlabList* "Leaves/HashTreeModel")
     elseif(name STREQUAL "lane")
       tandem_lane_variants(lane_test CallLaneTest)

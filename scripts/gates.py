@@ -312,7 +312,7 @@ def all_steps(lint: str, deep: bool) -> list[Step]:
             (
                 "thread",
                 "TSAN_OPTIONS=second_deadlock_stack=1 GTEST_FILTER='-RestartTest.*:*HeapModel*:*CuckooDiff*:"
-                "*/LaneTest.*:*/LaneDeferTest.*:HashTree.*:*HashTreeModel.*:OrderRoom.*:"
+                "*/LaneTest.*:*/LaneDeferTest.*:TreeOfKind/*:*TreeModel.*:OrderLeavesTest.*:OrderRoom.*:"
                 "SmallStoreTest.*:NoEvictionTest.*:*NewestItemsTest.*:CrawlerTest.WhatItGivesBack*:Heap.Huge*'",
                 schedules,
             ),

@@ -23,7 +23,7 @@
 
 #include "base/platform.hpp"
 #include "codec/output.hpp"
-#include "index/hash_tree/hash_tree.hpp"
+#include "index/hash_tree/key_tree.hpp"
 
 namespace tandem::bench {
 

@@ -44,7 +44,7 @@ struct Options {
   std::uint32_t threads_max = 256;  // sessions open at once, those of threads included; 1 to 65536
   bool evict = true;                // off: a full store answers out_of_memory
   bool huge_pages = true;           // ask the kernel for transparent huge pages
-  bool ordered = false;             // keep the keys in order, too, for scans; some 30 bytes of memory a key
+  bool ordered = false;             // keep the keys in order, too, for scans; some 15 bytes of memory a key
   bool arrange = true;              // of an ordered store: rewrite small items that are scanned often next to each
                                     // other, in the background, with at most 2 % of a processor
   std::string memory_file = {};     // items lie in this file and outlive the process, also one that is killed

@@ -77,7 +77,7 @@ typedef struct tandem_options {
   uint32_t threads_max;         /* that may use the store at once; 1 to 65536; 256 */
   uint32_t evict;               /* 0: a full store answers TANDEM_OUT_OF_MEMORY; 1 */
   uint32_t huge_pages;          /* ask the kernel for huge pages; 1 */
-  uint32_t ordered;             /* keep the keys in order, too, for scans; some 30 bytes of memory a key; 0 */
+  uint32_t ordered;             /* keep the keys in order, too, for scans; some 15 bytes of memory a key; 0 */
   uint32_t arrange;             /* with ordered: rewrite small items that are scanned often next to each other, in the
                                    background; 1 */
   uint64_t gpu_value_bytes;     /* of each GPU's memory, for copies of small items; not with mega-kv; 0 */

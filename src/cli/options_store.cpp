@@ -158,7 +158,7 @@ constexpr std::array store_table{
     Option{.name = "ordered",
            .group = "Store",
            .kind = Kind::flag,
-           .help = "keep the keys in order for range reads (`mr`); costs about 30 bytes of memory a key",
+           .help = "keep the keys in order for range reads (`mr`); costs about 15 bytes of memory a key",
            .field = engine<&EngineOptions::ordered>,
            .extended = "ordered",
            .needs = {Need{needs::may_be_ordered, "the index keeps no order", "preset,index"}}},

@@ -18,9 +18,9 @@ namespace tandem {
 
 class ChangeLog;
 
-// Of a HashTree. Tests use small ones.
+// Of a KeyTree. Tests use small ones.
 struct TreeShape {
-  std::uint32_t leaf_cells = 512;     // a power of two, from leaf_cells_min to leaf_cells_max
+  std::uint32_t leaf_cells = 512;     // keys of a leaf: a power of two, from leaf_cells_min to leaf_cells_max
   std::uint32_t node_children = 256;  // at most, of an inner node; from InnerTree::children_min to children_max
 };
 
@@ -31,7 +31,7 @@ struct IndexOptions {
   bool huge_pages = true;
   std::string_view lanes = {};  // CuckooOps::name, for tests; empty: $TANDEM_LANES, or the widest of this processor
   ChangeLog* log = nullptr;     // outlives the index; nullptr: no replica follows
-  bool ordered = false;         // also keeps the keys in order, in a HashTree
+  bool ordered = false;         // also keeps the keys in order, in an OrderTree
   TreeShape tree = {};
   std::uint32_t shard_bits = 0;  // log2 of the number of devices with a replica each; at most shard_bits_max
   // Makes fingerprints, for callers and again for growth, from the items' keys. Tests use a weaker one.

@@ -336,7 +336,7 @@ void look_at_index(State& s) noexcept {
   if (TD_LIKELY(s.cells_in == CellsIn::table)) {
     const auto& index = shared.index_as<CuckooIndex>();
     s.view = index.searched().view;
-    s.tree = index.order();
+    s.order = index.order();
   } else if (s.cells_in == CellsIn::leaf) {
     s.tree = &shared.index_as<HashTreeIndex>().tree();
   } else if (s.cells_in == CellsIn::slab) {

@@ -172,8 +172,7 @@ TD_INLINE void find_in_nodes(Strip& strip) noexcept {
 }
 
 // Finds the nodes above the keys' leaves, level by level.
-TD_NOINLINE inline void descend(const State& s, Strip& strip) noexcept {
-  const InnerNode* const root = s.tree->root();
+TD_NOINLINE inline void descend(const InnerNode* const root, Strip& strip) noexcept {
   for (std::uint32_t i = 0; i < strip.count; ++i) strip.node[i] = root;
   for (std::uint32_t level = root->level; level != 0; --level) {
     find_in_nodes(strip);
@@ -203,18 +202,30 @@ TD_NOINLINE inline void find_leaves(const State& s, Strip& strip) noexcept {
   std::fill(strip.second + strip.count, std::end(strip.second), strip.second[0]);
 }
 
+TD_INLINE bool has_leaves(const State& s) noexcept { return s.tree != nullptr || s.order != nullptr; }
+
+template <class Tree>
+TD_INLINE void prefetch_leaves(const Tree& tree, Strip& strip) noexcept {
+  for_each_of(strip.added, [&](std::uint32_t i) TD_INLINE_LAMBDA {
+    tree.prefetch_add(*static_cast<Leaf*>(*strip.child[i]), strip.fingerprint[i]);
+  });
+  for_each_of(strip.added,
+              [&](std::uint32_t i) TD_INLINE_LAMBDA { tree.prefetch_next(*static_cast<Leaf*>(*strip.child[i])); });
+}
+
 // Fetches what sets of new keys will write to in their leaves: those of the index, or of the order beside a table.
 TD_NOINLINE inline void prefetch_leaves_of_new(const State& s, Strip& strip) noexcept {
-  std::uint32_t added = strip.sets & K::without_item(strip) & ((1u << strip.count) - 1);
+  const std::uint32_t added = strip.sets & K::without_item(strip) & ((1u << strip.count) - 1);
   if (TD_LIKELY(added == 0)) return;
   if (s.cells_in == CellsIn::table) {
-    descend(s, strip);
+    descend(s.order->root(), strip);
     find_in_nodes(strip);
   }
   strip.added = added;
-  for (; added != 0; added &= added - 1) {
-    const auto i = static_cast<std::uint32_t>(std::countr_zero(added));
-    s.tree->prefetch_add(*static_cast<Leaf*>(*strip.child[i]), strip.fingerprint[i]);
+  if (s.cells_in == CellsIn::table) {
+    prefetch_leaves(*s.order, strip);
+  } else {
+    prefetch_leaves(*s.tree, strip);
   }
 }
 
@@ -242,7 +253,7 @@ TD_INLINE void locate(const State& s, Strip& strip) noexcept {
     }
     for_each_query([&strip](std::uint32_t i) TD_INLINE_LAMBDA { prefetch_read(strip.first[i]); });
   } else if (s.cells_in == CellsIn::leaf) {
-    descend(s, strip);
+    descend(s.tree->root(), strip);
   } else if (s.cells_in == CellsIn::slab) {
     find_slabs(s, strip);
   } else {
@@ -357,7 +368,7 @@ TD_NOINLINE inline void search_alone(const State& s, Strip& strip) noexcept {
       prefetch_read(strip.first[i]);
     });
   } else {
-    descend(s, strip);
+    descend(s.tree->root(), strip);
     find_children(strip);
     find_leaves(s, strip);
   }
@@ -365,6 +376,6 @@ TD_NOINLINE inline void search_alone(const State& s, Strip& strip) noexcept {
   strip.left = todo & K::without_item(strip);
   search_second(s, strip);
   if (TD_LIKELY(strip.sets == 0)) return;
-  if (TD_UNLIKELY(s.tree != nullptr)) prefetch_leaves_of_new(s, strip);
+  if (TD_UNLIKELY(has_leaves(s))) prefetch_leaves_of_new(s, strip);
   if (TD_UNLIKELY(announces(s))) prefetch_stripes(s, strip, false);
 }

@@ -305,7 +305,8 @@ struct State {
   std::size_t output_bytes_max = 0;
   // By cells_in.
   IndexView view{};
-  const HashTree* tree = nullptr;  // of the order beside a table, too
+  const HashTree* tree = nullptr;
+  const OrderTree* order = nullptr;  // beside a table; nullptr: it keeps none
   SetView<set_ways> sets_view{};
   SlabView slabs_view{};
   std::uint32_t stamp = 0;  // the time, for a set's entries that are found

@@ -60,7 +60,7 @@ TD_INLINE void search_in_turn(State& s, const Schedule& turns, std::uint32_t del
   searched.left = 0;
   if (TD_LIKELY(searched.count != 0) && TD_LIKELY(searched.located != all_located)) search_first<M.defers>(s, searched);
   search_second(s, strip(k - turns.second));
-  if (Strip& next = strip(k - turns.answer + 1); TD_UNLIKELY(s.tree != nullptr) && next.sets != 0)
+  if (Strip& next = strip(k - turns.answer + 1); TD_UNLIKELY(has_leaves(s)) && next.sets != 0)
     prefetch_leaves_of_new(s, next);
   if (searched.sets != 0 && TD_UNLIKELY(announces(s))) prefetch_stripes(s, searched, M.defers);
 }

@@ -496,21 +496,21 @@ bool Engine::free_pages(std::uint64_t bytes) {
 
 // Grows the table; takes pages from the heap when the limit has no room for that.
 void Engine::grow_index() {
-  index_->tidy();
-  if (!index_->wants_growth()) return shared_->growth_refused.store(false, std::memory_order_relaxed);
+  if (index_->tidy(); !index_->wants_growth()) return shared_->growth_refused.store(false, std::memory_order_relaxed);
   const std::uint64_t more_bytes = index_->growth_bytes(), bytes_after = index_->table_bytes() + more_bytes;
   if (more_bytes != 0 &&
       static_cast<double>(bytes_after) > index_share_max * static_cast<double>(budget_.limit_bytes())) {
     shared_->growth_refused.store(true, std::memory_order_relaxed);
     return;
   }
-  while (!stopping_.load(std::memory_order_relaxed)) {
+  for (std::uint64_t claim = 0; !stopping_.load(std::memory_order_relaxed);) {  // a table needs more than it adds
     if (index_->grow(maintenance_context_->epoch)) {
       shared_->growth_refused.store(false, std::memory_order_relaxed);
       index_growths_.fetch_add(1, std::memory_order_relaxed);
       return;
     }
-    if (index_->is_memory_refused() || !options_.evict || !free_pages(index_->is_ordered() ? more_bytes : 0)) {
+    claim += index_->is_ordered() ? more_bytes : 0;
+    if (index_->is_memory_refused() || !options_.evict || !free_pages(claim)) {
       shared_->growth_refused.store(true, std::memory_order_relaxed);
       return;
     }

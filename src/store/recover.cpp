@@ -125,7 +125,8 @@ RestartReport recover(Heap& heap, std::unique_ptr<Index>& index, IndexOptions in
 
   // The order grows while items are put into it. What it will need is not given to pages, so that the oldest pages go,
   // and not what happens to come last.
-  constexpr std::uint64_t order_bytes_of_ten = 250;  // of items with ascending keys (docs/sizing.md)
+  // Of ten items with ascending keys (docs/sizing.md).
+  const std::uint64_t order_bytes_of_ten = options.kind->is_always_ordered ? 250 : 110;
   const bool is_ordered = index_options.ordered || options.kind->is_always_ordered;
   const std::uint64_t order =
       is_ordered ? std::min(recovery.items_found() * order_bytes_of_ten / 10, budget.limit_bytes() / 2) : 0;

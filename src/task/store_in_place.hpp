@@ -45,7 +45,7 @@ struct SetOperation {
   StripTime time;
   Location candidate;                   // no_location: none
   const std::uint64_t* hint = nullptr;  // as for CuckooIndex::Guard::find()
-  Leaf* leaf = nullptr;                 // of a new key: as HashTree::hold() wants it
+  Leaf* leaf = nullptr;                 // of a new key: as KeyTree::hold() wants it
 };
 
 // Whether this context's sets may rewrite in place. False under an observer, which receives every look-up; with a

@@ -31,9 +31,8 @@ CuckooIndex::CuckooIndex(const IndexOptions& options, MemoryBudget& budget, Epoc
     options_.fingerprint = [](std::string_view key, std::uint64_t seed) { return fingerprint_of(key, seed); };
   publish({table_.get(), nullptr, table_.get()});
   if (options.ordered)
-    order_ = std::make_unique<HashTree>(
-        HashTreeOptions{.shape = options.tree, .huge_pages = options.huge_pages, .lanes = options.lanes}, budget,
-        epochs, heap);
+    order_ = std::make_unique<OrderTree>(TreeOptions{.shape = options.tree, .huge_pages = options.huge_pages}, budget,
+                                         epochs, heap);
 }
 
 CuckooIndex::~CuckooIndex() = default;

@@ -24,7 +24,7 @@
 #include "index/cuckoo/table_kernels.hpp"
 #include "index/elsewhere.hpp"
 #include "index/followed_index.hpp"
-#include "index/hash_tree/hash_tree.hpp"
+#include "index/hash_tree/key_tree.hpp"
 #include "index/index.hpp"
 #include "index/shard.hpp"
 #include "index/stripes.hpp"
@@ -107,7 +107,7 @@ class CuckooIndex final : public FollowedIndex {
     // in a free cell. needs_room: there is none and nothing changed; release the Guard, call make_room() and start
     // over. While the table is on devices, the index retires the slot of a replaced or erased item.
     [[nodiscard]] Put put(Location now, std::uint64_t live_state) noexcept;
-    // The key's leaf in order(), as HashTree::hold() wants it, for put().
+    // The key's leaf in order(), as OrderTree::hold() wants it, for put().
     void expect_in(Leaf* leaf) noexcept { leaf_ = leaf; }
     // Removes the item that find() returned (live -> dead, then the cell). False: it has been rewritten since.
     // REQUIRES: find() returned an item.
@@ -193,13 +193,13 @@ class CuckooIndex final : public FollowedIndex {
   // The locations in f's two buckets (at most 16), for an eviction that frees a cell.
   std::uint32_t candidates(Fingerprint f, std::string_view key, Location out[candidates_max]) const noexcept override;
 
-  // --- order : a HashTree beside the table, changed under the key's Guard (decision 37)
+  // --- order : an OrderTree beside the table, changed under the key's Guard (decision 37)
 
   bool is_ordered() const noexcept override { return order_ != nullptr; }
   ScanResult scan(const ScanRange& range, std::uint32_t most, ScanCopies& copies, ScanStamp& stamp) noexcept override;
   void prefetch_scans(std::span<const ScanStart> starts, ScansAhead& ahead) const noexcept override;
   // nullptr: not ordered.
-  const HashTree* order() const noexcept { return order_.get(); }
+  const OrderTree* order() const noexcept { return order_.get(); }
 
   // --- growth ---
 
@@ -357,7 +357,7 @@ class CuckooIndex final : public FollowedIndex {
   std::atomic<std::uint64_t> table_bytes_{0}, cells_{0};  // cells_: of the phase's target
   std::unique_ptr<Counter[]> counters_;
   std::atomic<Elsewhere*> elsewhere_{nullptr};
-  std::unique_ptr<HashTree> order_;  // constant once made; nullptr: no order is kept
+  std::unique_ptr<OrderTree> order_;  // constant once made; nullptr: no order is kept
 };
 
 TD_INLINE CuckooIndex::Guard::Guard(CuckooIndex& index, Fingerprint f) noexcept

@@ -220,29 +220,30 @@ CuckooIndex::Put CuckooIndex::Guard::put_in_order(Location now, std::uint64_t li
 #if defined(TANDEM_CANARY)
   if (canary_bites("late_order") && from != no_location) {
     const Put early = put_in_table(now, live_state);
-    if (early == Put::done) index_.order_->hold(key).replace(f_, from, now);
+    if (early == Put::done) index_.order_->hold(key).replace(f_, key, from, now);
     return early;
   }
 #endif
-  HashTree::Hold leaf = index_.order_->hold(key, leaf_);
+  OrderTree::Hold leaf = index_.order_->hold(key, leaf_);
   if (from == no_location && TD_UNLIKELY(!leaf.add(f_, key, now))) return Put::needs_room;
   const Put result = put_in_table(now, live_state);
   if (from == no_location) {
-    if (TD_UNLIKELY(result != Put::done)) leaf.take_back(f_, now);
+    if (TD_UNLIKELY(result != Put::done)) leaf.take_back(f_, key, now);
   } else if (TD_LIKELY(result == Put::done)) {
-    leaf.replace(f_, from, now);
+    leaf.replace(f_, key, from, now);
   }
   return result;
 }
 
 bool CuckooIndex::Guard::erase_in_order() noexcept {
   const Location from = index_.heap_.location_of(item_);
-  HashTree::Hold leaf = index_.order_->hold(item_->key());
+  const std::string_view key = item_->key();
+  OrderTree::Hold leaf = index_.order_->hold(key);
   if (!erase_in_table()) return false;
 #if defined(TANDEM_CANARY)
   if (!canary_strikes("ghost", 200))
 #endif
-    leaf.remove(f_, from);
+    leaf.remove(f_, key, from);
   return true;
 }
 

@@ -173,7 +173,7 @@ std::vector<Request> draw(Items& all, const Dispatcher& dispatcher, std::uint32_
 
 void BM_dispatch(benchmark::State& state) {
   Items& all = items(state.range(2) != 0);
-  const auto tree = make_tree(all, static_cast<std::uint32_t>(state.range(0)));
+  const auto tree = make_tree<HashTree>(all, static_cast<std::uint32_t>(state.range(0)));
   add_all(all, *tree);
   Dispatcher dispatcher(*tree);
   const auto batch = static_cast<std::uint32_t>(state.range(1));

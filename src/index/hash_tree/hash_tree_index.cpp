@@ -80,7 +80,7 @@ IndexPut HashTreeIndex::Guard::put(Location now, std::uint64_t live_state) noexc
     if (TD_UNLIKELY(!lock_item(item_, version_))) return Put::changed;
     item->state_word.store(live_state, std::memory_order_release);
     kill();
-    leaf.replace(f_, index_.heap_.location_of(item_), now);
+    leaf.replace(f_, item->key(), index_.heap_.location_of(item_), now);
   } else {
     // Live before its cell. If there is no place after all, no reader has seen the item.
     const std::uint64_t filling = item->state_word.load(std::memory_order_relaxed);
@@ -102,7 +102,7 @@ bool HashTreeIndex::Guard::erase() noexcept {
 #if defined(TANDEM_CANARY)
   if (!canary_strikes("ghost", 200))
 #endif
-    leaf.remove(f_, index_.heap_.location_of(item_));
+    leaf.remove(f_, item_->key(), index_.heap_.location_of(item_));
   item_ = nullptr;
   return true;
 }

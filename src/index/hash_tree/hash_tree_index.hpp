@@ -13,7 +13,7 @@
 #include "base/memory_budget.hpp"
 #include "heap/heap.hpp"
 #include "heap/item_rewrite.hpp"
-#include "index/hash_tree/hash_tree.hpp"
+#include "index/hash_tree/key_tree.hpp"
 #include "index/index.hpp"
 #include "index/stripes.hpp"
 

@@ -133,6 +133,48 @@ bool InnerTree::fill_reserve() noexcept {
   return true;
 }
 
+// Nodes made and nodes displaced so far, and those of the level that was made last, for the level above.
+struct InnerTree::Change {
+  InnerNode* made[2 * levels_max + 1];
+  const InnerNode* displaced[2 * levels_max];
+  std::uint32_t made_count = 0, displaced_count = 0;
+  Entry up[2];
+  std::uint32_t up_count = 0;
+
+  // A node's memory, or nullptr.
+  static void* allocate(InnerTree& tree, std::uint32_t bytes) noexcept {
+    if (tree.reserve_bytes_ >= bytes) {
+      tree.reserve_bytes_ -= bytes;
+    } else if (tree.budget_.take(bytes)) {
+      tree.bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    } else {
+      return nullptr;
+    }
+    void* const memory = ::operator new(bytes, std::align_val_t{alignof(InnerNode)}, std::nothrow);
+    if (memory == nullptr) tree.reserve_bytes_ += bytes;
+    return memory;
+  }
+  // The node with another child in the place of one; its separators stay.
+  static InnerNode* copy(InnerTree& tree, const InnerNode& node, std::uint32_t at, void* child) noexcept {
+    void* const memory = allocate(tree, node.bytes);
+    if (memory == nullptr) return nullptr;
+    auto* const made = new (memory) InnerNode(node);
+    std::memcpy(static_cast<void*>(made + 1), &node + 1, node.bytes - sizeof node);
+    const_cast<void**>(made->children())[at] = child;
+    return made;
+  }
+  // node: made, or nullptr: nothing that was made is needed.
+  bool add(InnerTree& tree, InnerNode* node, std::string_view low) noexcept {
+    if (node == nullptr) {
+      for (std::uint32_t i = 0; i < made_count; ++i) tree.free(made[i]);
+      return false;
+    }
+    made[made_count++] = node;
+    up[up_count++] = {low, node};
+    return true;
+  }
+};
+
 InnerNode* InnerTree::make(std::uint32_t level, std::span<const Entry> entries) noexcept {
   const auto count = static_cast<std::uint32_t>(entries.size() - 1);
   std::size_t text_bytes = 0;
@@ -142,18 +184,8 @@ InnerNode* InnerTree::make(std::uint32_t level, std::span<const Entry> entries) 
   constexpr std::size_t separator_bytes = sizeof(std::int32_t) + sizeof(InnerNode::Run) + sizeof(std::uint16_t);
   const auto bytes =
       static_cast<std::uint32_t>(children_at + entries.size() * sizeof(void*) + count * separator_bytes + text_bytes);
-  if (reserve_bytes_ >= bytes) {
-    reserve_bytes_ -= bytes;
-  } else if (budget_.take(bytes)) {
-    bytes_.fetch_add(bytes, std::memory_order_relaxed);
-  } else {
-    return nullptr;
-  }
-  void* const memory = ::operator new(bytes, std::align_val_t{alignof(InnerNode)}, std::nothrow);
-  if (memory == nullptr) {
-    reserve_bytes_ += bytes;
-    return nullptr;
-  }
+  void* const memory = Change::allocate(*this, bytes);
+  if (memory == nullptr) return nullptr;
   auto* const node = new (memory) InnerNode;
   node->count = static_cast<std::uint16_t>(count);
   node->level = static_cast<std::uint16_t>(level);
@@ -215,24 +247,8 @@ void InnerTree::reclaim() noexcept {
   }
 }
 
-// Nodes made and nodes displaced so far, and those of the level that was made last, for the level above.
-struct InnerTree::Change {
-  InnerNode* made[2 * levels_max + 1];
-  const InnerNode* displaced[2 * levels_max];
-  std::uint32_t made_count = 0, displaced_count = 0;
-  Entry up[2];
-  std::uint32_t up_count = 0;
-};
-
 bool InnerTree::add_node(Change& change, std::uint32_t level, std::span<const Entry> entries) noexcept {
-  InnerNode* const node = make(level, entries);
-  if (node == nullptr) {
-    for (std::uint32_t i = 0; i < change.made_count; ++i) free(change.made[i]);
-    return false;
-  }
-  change.made[change.made_count++] = node;
-  change.up[change.up_count++] = {entries[0].low, node};
-  return true;
+  return change.add(*this, make(level, entries), entries[0].low);
 }
 
 void InnerTree::publish(Change& change, InnerNode* root) noexcept {
@@ -272,6 +288,16 @@ bool InnerTree::replace(const Path& path, std::uint32_t first, std::uint32_t cou
     std::uint32_t at = depth != 0 ? path.child[depth - 1] : 0, width = 1;
     const bool joins = parent != nullptr && parent->count != 0 &&
                        node.count + 1 + now.size() - count < std::min(node_children_ / 4, joining_children);
+    if (count == 1 && now.size() == 1 && !joins) {
+      // Most changes of a node above the lowest ones: nodes are large, and a copy is quick.
+      change.displaced[change.displaced_count++] = &node;
+      change.up_count = 0;
+      if (!change.add(*this, Change::copy(*this, node, first, now[0].child), {})) return false;
+      above[0] = change.up[0];
+      now = {above, 1};
+      first = at;
+      continue;
+    }
     if (joins && at == parent->count) {
       const auto& left = *static_cast<const InnerNode*>(parent->children()[at - 1]);
       add_children(left, 0, left.count + 1, {});

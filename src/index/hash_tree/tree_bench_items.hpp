@@ -10,7 +10,7 @@
 #include "base/hash.hpp"
 #include "base/ticks.hpp"
 #include "heap/cache.hpp"
-#include "index/hash_tree/hash_tree.hpp"
+#include "index/hash_tree/key_tree.hpp"
 
 namespace tandem::tree_bench {
 
@@ -58,13 +58,14 @@ inline Items& items(bool placed) {
   return *both[placed];
 }
 
-inline std::unique_ptr<HashTree> make_tree(Items& all, std::uint32_t leaf_cells) {
-  return std::make_unique<HashTree>(HashTreeOptions{.shape = {.leaf_cells = leaf_cells}}, all.budget, all.epochs,
-                                    all.heap);
+template <class Tree>
+std::unique_ptr<Tree> make_tree(Items& all, std::uint32_t leaf_cells) {
+  return std::make_unique<Tree>(TreeOptions{.shape = {.leaf_cells = leaf_cells}}, all.budget, all.epochs, all.heap);
 }
 
 // Returns the longest split's ticks.
-inline std::uint64_t add(Items& all, HashTree& tree, Location l) {
+template <class Tree>
+std::uint64_t add(Items& all, Tree& tree, Location l) {
   const std::string_view key = all.heap.at(l)->key();
   const Fingerprint f = fingerprint_of(key, 1);
   std::uint64_t longest = 0;
@@ -77,7 +78,8 @@ inline std::uint64_t add(Items& all, HashTree& tree, Location l) {
 }
 
 // Returns the ticks of each split, sorted.
-inline std::vector<std::uint64_t> add_all(Items& all, HashTree& tree) {
+template <class Tree>
+std::vector<std::uint64_t> add_all(Items& all, Tree& tree) {
   std::vector<std::uint64_t> splits;
   for (std::uint32_t i = 0; i < keys; ++i) {
     if (i % 256 == 0) {

@@ -6,14 +6,16 @@
 //
 // Items of latched leaves' cells are live until the latch is gone: no thread kills one without it. So a merge needs no
 // epoch.
+#pragma once
 #include <cstring>
 #include <mutex>
 
-#include "index/hash_tree/hash_tree.hpp"
+#include "index/hash_tree/key_tree.hpp"
 
 namespace tandem {
 
-bool HashTree::make_room(Fingerprint f, std::string_view key) noexcept {
+template <class Leaves>
+bool KeyTree<Leaves>::make_room(Fingerprint f, std::string_view key) noexcept {
   const auto [leaf, before] = latch(key);
   // Another thread may have cut it, or keys have gone.
   if (leaves_.finds_place(*leaf, f)) {
@@ -44,7 +46,8 @@ bool HashTree::make_room(Fingerprint f, std::string_view key) noexcept {
   return false;
 }
 
-void HashTree::cut(std::string_view key) noexcept {
+template <class Leaves>
+void KeyTree<Leaves>::cut(std::string_view key) noexcept {
   const auto [leaf, before] = latch(key);
   TD_ASSERT(leaf->live.load(std::memory_order_relaxed) == 0);
   Leaf* fresh[2];
@@ -61,7 +64,8 @@ void HashTree::cut(std::string_view key) noexcept {
   for (Leaf* const unused : fresh) pool_.give_back(unused);
 }
 
-bool HashTree::put_in_place_of(Leaf& old, Leaf& left, Leaf& right) noexcept {
+template <class Leaves>
+bool KeyTree<Leaves>::put_in_place_of(Leaf& old, Leaf& left, Leaf& right) noexcept {
   const InnerTree::Entry both[2] = {{left.low(), &left}, {right.low(), &right}};
   const std::lock_guard lock(inner_.mutex());
   const InnerTree::Path path = inner_.path_to(old.low());
@@ -70,7 +74,8 @@ bool HashTree::put_in_place_of(Leaf& old, Leaf& left, Leaf& right) noexcept {
 }
 
 // Merges the path's children `first` and first + 1, if they should be one. REQUIRES: the mutex.
-bool HashTree::merge_pair(const InnerTree::Path& path, std::uint32_t first) noexcept {
+template <class Leaves>
+bool KeyTree<Leaves>::merge_pair(const InnerTree::Path& path, std::uint32_t first) noexcept {
   if (first >= path.lowest().count) return false;
   Leaf* const old[2] = {path.leaf(first), path.leaf(first + 1)};
   if (!should_merge(old[0]->live.load(std::memory_order_relaxed), old[1]->live.load(std::memory_order_relaxed)))
@@ -107,17 +112,20 @@ bool HashTree::merge_pair(const InnerTree::Path& path, std::uint32_t first) noex
 }
 
 // Merges the leaf of the key with a neighbour below the same node. REQUIRES: the mutex.
-bool HashTree::merge_beside(std::string_view key) noexcept {
+template <class Leaves>
+bool KeyTree<Leaves>::merge_beside(std::string_view key) noexcept {
   const InnerTree::Path path = inner_.path_to(key);
   return merge_pair(path, path.at()) || (path.at() != 0 && merge_pair(path, path.at() - 1));
 }
 
-bool HashTree::merge_at(std::string_view key) noexcept {
+template <class Leaves>
+bool KeyTree<Leaves>::merge_at(std::string_view key) noexcept {
   const std::unique_lock lock(inner_.mutex(), std::try_to_lock);
   return lock.owns_lock() && merge_beside(key);
 }
 
-std::uint32_t HashTree::merge_fallen() noexcept {
+template <class Leaves>
+std::uint32_t KeyTree<Leaves>::merge_fallen() noexcept {
   std::uint32_t merged = 0;
   RecentKeys::Noted low;
   while (pool_.is_low() && pool_.has(LeafPool::For::merge) && fallen_leaves_.take(low)) {
@@ -128,7 +136,8 @@ std::uint32_t HashTree::merge_fallen() noexcept {
 }
 
 // From the first leaf to the last. The mutex is given back after each, so that splits go on.
-void HashTree::merge_all() noexcept {
+template <class Leaves>
+void KeyTree<Leaves>::merge_all() noexcept {
   fallen_.store(0, std::memory_order_relaxed);
   char key[256];
   std::size_t key_bytes = 0;

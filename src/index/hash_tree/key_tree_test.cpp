@@ -1,5 +1,5 @@
-// The tree against a sorted map: one thread, random binary keys, all borders of a scan.
-#include "index/hash_tree/hash_tree.hpp"
+// Trees of either kind of leaf against a sorted map: one thread, random binary keys, all borders of a scan.
+#include "index/hash_tree/key_tree.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "index/hash_tree/hash_tree_test_support.hpp"
+#include "index/hash_tree/key_tree_test_support.hpp"
 
 namespace tandem {
 namespace {
@@ -30,8 +30,8 @@ std::string random_key(std::mt19937_64& random) {
   return key;
 }
 
-TreeWorker::Pairs model_scan(const Model& model, const ScanRange& range, std::size_t limit) {
-  TreeWorker::Pairs pairs;
+TreePairs model_scan(const Model& model, const ScanRange& range, std::size_t limit) {
+  TreePairs pairs;
   const auto add = [&](const auto& pair) {
     if (!range.is_below(pair.first) && !range.is_above(pair.first) && pairs.size() < limit) pairs.push_back(pair);
   };
@@ -43,14 +43,15 @@ TreeWorker::Pairs model_scan(const Model& model, const ScanRange& range, std::si
   return pairs;
 }
 
-void expect_scan(TreeWorker& worker, const Model& model, const ScanRange& range, std::uint32_t limit) {
+template <class W>
+void expect_scan(W& worker, const Model& model, const ScanRange& range, std::uint32_t limit) {
   bool is_done = false;
   const auto found = worker.scan(range, limit, &is_done);
   const auto wanted = model_scan(model, range, limit);
   if (is_done || found.size() == limit) {
     ASSERT_EQ(found, wanted);
   } else {
-    ASSERT_EQ(found, TreeWorker::Pairs(wanted.begin(), wanted.begin() + static_cast<std::ptrdiff_t>(found.size())));
+    ASSERT_EQ(found, TreePairs(wanted.begin(), wanted.begin() + static_cast<std::ptrdiff_t>(found.size())));
     ASSERT_FALSE(found.empty());
   }
   if (is_done) {
@@ -67,12 +68,17 @@ class HashTreeModel : public testing::TestWithParam<Shape> {};
 INSTANTIATE_TEST_SUITE_P(Leaves, HashTreeModel,
                          testing::Values(Shape{16, false, 8}, Shape{32, false, 32}, Shape{16, true, 256},
                                          Shape{16, false, 256}, Shape{512, false, 256}));
+class OrderTreeModel : public testing::TestWithParam<Shape> {};
+INSTANTIATE_TEST_SUITE_P(Leaves, OrderTreeModel,
+                         testing::Values(Shape{16, false, 8}, Shape{32, false, 32}, Shape{64, false, 256},
+                                         Shape{512, false, 256}));
 
-TEST_P(HashTreeModel, IsASortedMap) {
-  TreeStore store(GetParam().leaf_cells, std::uint64_t{256} << 20, GetParam().collides, GetParam().node_children);
-  TreeWorker worker(store);
+template <class Tree>
+void expect_sorted_map(const Shape& shape) {
+  BasicTreeStore<Tree> store(shape.leaf_cells, std::uint64_t{256} << 20, shape.collides, shape.node_children);
+  BasicTreeWorker worker(store);
   Model model;
-  std::mt19937_64 random(GetParam().leaf_cells + GetParam().collides + GetParam().node_children);
+  std::mt19937_64 random(shape.leaf_cells + shape.collides + shape.node_children);
   std::vector<std::string> known;
   const auto any_key = [&] {
     return known.empty() || random() % 3 == 0 ? random_key(random) : known[random() % known.size()];
@@ -110,21 +116,30 @@ TEST_P(HashTreeModel, IsASortedMap) {
   }
   EXPECT_TRUE(worker.is_correct());
   EXPECT_EQ(store.tree.item_count(), model.size());
-  const TreeWorker::Pairs all(model.begin(), model.end());
+  const TreePairs all(model.begin(), model.end());
   EXPECT_EQ(worker.scan_all({}, 1000), all);
   EXPECT_EQ(worker.scan_all({}, 3), all);
-  EXPECT_EQ(worker.scan_all({.reverse = true}, 7), TreeWorker::Pairs(all.rbegin(), all.rend()));
+  EXPECT_EQ(worker.scan_all({.reverse = true}, 7), TreePairs(all.rbegin(), all.rend()));
   EXPECT_GT(store.tree.splits(), 0u);
-  std::set<Location> seen;
-  const TreeWorker::Batch batch(worker);
-  store.tree.for_each_location([&](Location l) { EXPECT_TRUE(seen.insert(l).second); });
-  EXPECT_EQ(seen.size(), model.size());
+  if constexpr (BasicTreeStore<Tree>::has_cells) {
+    std::set<Location> seen;
+    const typename BasicTreeWorker<Tree>::Batch batch(worker);
+    store.tree.for_each_location([&](Location l) { EXPECT_TRUE(seen.insert(l).second); });
+    EXPECT_EQ(seen.size(), model.size());
+  }
 }
+TEST_P(HashTreeModel, IsASortedMap) { expect_sorted_map<HashTree>(GetParam()); }
+TEST_P(OrderTreeModel, IsASortedMap) { expect_sorted_map<OrderTree>(GetParam()); }
+
+template <class Tree>
+class TreeOfKind : public testing::Test {};
+using TreeKinds = testing::Types<HashTree, OrderTree>;
+TYPED_TEST_SUITE(TreeOfKind, TreeKinds, );
 
 // A scan that begins, ends and is cut at every key, and beside it.
-TEST(HashTree, ScansFromEveryKeyToEveryKey) {
-  TreeStore store(16);
-  TreeWorker worker(store);
+TYPED_TEST(TreeOfKind, ScansFromEveryKeyToEveryKey) {
+  BasicTreeStore<TypeParam> store(16);
+  BasicTreeWorker worker(store);
   Model model;
   for (int i = 0; i < 60; ++i) {
     const std::string key = "k" + std::string(1, static_cast<char>(i * 4));
@@ -161,10 +176,10 @@ std::string sharing_key(int i) {
 }
 
 // Of keys that differ in their last two bytes only, and in any order of insertion, no leaf stays as good as empty.
-TEST(HashTree, SplitsKeysThatShareNearlyAllBytes) {
+TYPED_TEST(TreeOfKind, SplitsKeysThatShareNearlyAllBytes) {
   for (const int order : {0, 1, 2}) {
-    TreeStore store(32, std::uint64_t{256} << 20, false, 256);
-    TreeWorker worker(store);
+    BasicTreeStore<TypeParam> store(32, std::uint64_t{256} << 20, false, 256);
+    BasicTreeWorker worker(store);
     constexpr int keys = 2000;
     std::vector<int> numbers(keys);
     for (int i = 0; i < keys; ++i) numbers[static_cast<std::size_t>(i)] = order == 1 ? keys - 1 - i : i;
@@ -180,11 +195,11 @@ TEST(HashTree, SplitsKeysThatShareNearlyAllBytes) {
 
 // What all keys begin with is as long as what a node's first line has of it, or a little shorter or longer, and has
 // zeros; other keys are shorter than that, or beside it.
-TEST(HashTree, FindsKeysBesideAPrefixOfAnyLength) {
+TYPED_TEST(TreeOfKind, FindsKeysBesideAPrefixOfAnyLength) {
   for (std::size_t length = 0; length <= 20; ++length) {
     for (const char fill : {'\0', 'm'}) {
-      TreeStore store(16, std::uint64_t{64} << 20, false, 8);
-      TreeWorker worker(store);
+      BasicTreeStore<TypeParam> store(16, std::uint64_t{64} << 20, false, 8);
+      BasicTreeWorker worker(store);
       std::map<std::string, std::uint64_t> model;
       const std::string prefix(length, fill);
       const auto set = [&](const std::string& key) {
@@ -202,11 +217,11 @@ TEST(HashTree, FindsKeysBesideAPrefixOfAnyLength) {
         }
       }
       EXPECT_TRUE(worker.is_correct());
-      EXPECT_EQ(worker.scan_all({}, 50), TreeWorker::Pairs(model.begin(), model.end()));
+      EXPECT_EQ(worker.scan_all({}, 50), TreePairs(model.begin(), model.end()));
       for (const auto& [key, value] : model) {
         ASSERT_EQ(worker.get(key), value);
         const auto above = worker.scan_all({.begin = key, .end = key + '\0'}, 10);
-        ASSERT_EQ(above, (TreeWorker::Pairs{{key, value}}));
+        ASSERT_EQ(above, (TreePairs{{key, value}}));
         worker.prefetch_scans(key, prefix);
       }
     }
@@ -214,10 +229,10 @@ TEST(HashTree, FindsKeysBesideAPrefixOfAnyLength) {
 }
 
 // Kinds of keys that have nothing in common, and within one kind two that share what its heads and tails hold.
-TEST(HashTree, TellsKindsOfKeysApart) {
+TYPED_TEST(TreeOfKind, TellsKindsOfKeysApart) {
   for (const std::uint32_t node_children : {8u, 64u, 256u}) {
-    TreeStore store(16, std::uint64_t{256} << 20, false, node_children);
-    TreeWorker worker(store);
+    BasicTreeStore<TypeParam> store(16, std::uint64_t{256} << 20, false, node_children);
+    BasicTreeWorker worker(store);
     std::map<std::string, std::uint64_t> model;
     std::mt19937 random(node_children);
     const char* const kinds[] = {"user:", "users:", "user:name:", "item:", "it", "\xff\xff\xff\xff\xff", "user"};
@@ -229,7 +244,7 @@ TEST(HashTree, TellsKindsOfKeysApart) {
       model[key] = static_cast<std::uint64_t>(i);
     }
     EXPECT_TRUE(worker.is_correct());
-    EXPECT_EQ(worker.scan_all({}, 100), TreeWorker::Pairs(model.begin(), model.end()));
+    EXPECT_EQ(worker.scan_all({}, 100), TreePairs(model.begin(), model.end()));
     for (const auto& [key, value] : model) {
       ASSERT_EQ(worker.get(key), value);
       ASSERT_EQ(worker.get(key + '\0'), std::nullopt);
@@ -242,9 +257,9 @@ TEST(HashTree, TellsKindsOfKeysApart) {
   }
 }
 
-TEST(HashTree, MergesLeavesOfRemovedKeysAndScansPastThem) {
-  TreeStore store(16);
-  TreeWorker worker(store);
+TYPED_TEST(TreeOfKind, MergesLeavesOfRemovedKeysAndScansPastThem) {
+  BasicTreeStore<TypeParam> store(16);
+  BasicTreeWorker worker(store);
   constexpr int keys = 20'000;
   const auto key_of = [](int i) {
     std::string key = std::to_string(i);
@@ -256,17 +271,17 @@ TEST(HashTree, MergesLeavesOfRemovedKeysAndScansPastThem) {
   for (int i = 1; i < keys - 1; ++i) ASSERT_TRUE(worker.erase(key_of(i)));
   // More empty leaves in between than a stamp has words.
   bool is_done = false;
-  EXPECT_EQ(worker.scan({.begin = key_of(1)}, 10, &is_done), (TreeWorker::Pairs{{key_of(keys - 1), 1}}));
+  EXPECT_EQ(worker.scan({.begin = key_of(1)}, 10, &is_done), (TreePairs{{key_of(keys - 1), 1}}));
   EXPECT_TRUE(is_done);
-  EXPECT_EQ(worker.scan_all({.reverse = true}, 10), (TreeWorker::Pairs{{key_of(keys - 1), 1}, {key_of(0), 1}}));
+  EXPECT_EQ(worker.scan_all({.reverse = true}, 10), (TreePairs{{key_of(keys - 1), 1}, {key_of(0), 1}}));
   EXPECT_GT(store.tree.merges(), leaves / 2);
   EXPECT_TRUE(worker.is_correct());
   EXPECT_EQ(worker.get(key_of(0)), 1u);
 }
 
-TEST(HashTree, GrowsByMergingWhatHasBecomeEmpty) {
-  TreeStore store(16);
-  TreeWorker worker(store);
+TYPED_TEST(TreeOfKind, GrowsByMergingWhatHasBecomeEmpty) {
+  BasicTreeStore<TypeParam> store(16);
+  BasicTreeWorker worker(store);
   for (int i = 0; i < 5000; ++i) ASSERT_TRUE(worker.set(sharing_key(i), 1));
   while (store.tree.wants_growth()) ASSERT_TRUE(store.tree.grow());
   const std::uint64_t leaves = store.tree.leaf_count(), bytes = store.tree.bytes();
@@ -285,10 +300,10 @@ TEST(HashTree, GrowsByMergingWhatHasBecomeEmpty) {
   EXPECT_LE(store.tree.bytes(), 2 * bytes) << "ascending keys were packed, and these fill gaps";
 }
 
-TEST(HashTree, LeavesThatAreShortComeFromThoseThatFell) {
+TYPED_TEST(TreeOfKind, LeavesThatAreShortComeFromThoseThatFell) {
   using State = Index::LeafSupply::State;
-  TreeStore store(16, std::uint64_t{8} << 20);
-  TreeWorker worker(store);
+  BasicTreeStore<TypeParam> store(16, std::uint64_t{8} << 20);
+  BasicTreeWorker worker(store);
   int n = 0;
   for (; n < 1000; ++n) ASSERT_TRUE(worker.set(sharing_key(n), 1));
   worker.reserve_items(5100, sharing_key(0));
@@ -313,9 +328,9 @@ TEST(HashTree, LeavesThatAreShortComeFromThoseThatFell) {
   EXPECT_TRUE(worker.is_correct());
 }
 
-TEST(HashTree, SaysWhenThereIsNoMemoryAndGoesOnOnceThereIs) {
-  TreeStore store(16, std::uint64_t{8} << 20);
-  TreeWorker worker(store);
+TYPED_TEST(TreeOfKind, SaysWhenThereIsNoMemoryAndGoesOnOnceThereIs) {
+  BasicTreeStore<TypeParam> store(16, std::uint64_t{8} << 20);
+  BasicTreeWorker worker(store);
   ASSERT_TRUE(worker.set("a", 1));
   worker.reserve_items(5100, sharing_key(0));
   store.budget.set_limit(store.budget.used_bytes());
@@ -328,8 +343,8 @@ TEST(HashTree, SaysWhenThereIsNoMemoryAndGoesOnOnceThereIs) {
   EXPECT_EQ(worker.get(sharing_key(n)), std::nullopt);
   {
     // One of the candidates makes room for the key.
-    const TreeWorker::Batch batch(worker);
-    Location some[HashTree::candidates_max];
+    const typename BasicTreeWorker<TypeParam>::Batch batch(worker);
+    Location some[TypeParam::candidates_max];
     const std::uint32_t count = store.tree.candidates(store.fingerprint(sharing_key(n)), sharing_key(n), some);
     ASSERT_GE(count, 8u);
     const std::string victim(store.heap.at(some[count / 2])->key());
@@ -344,13 +359,13 @@ TEST(HashTree, SaysWhenThereIsNoMemoryAndGoesOnOnceThereIs) {
   EXPECT_TRUE(worker.is_correct());
 }
 
-TEST(HashTree, IsChargedToTheBudgetAndReturnsAllOfIt) {
+TYPED_TEST(TreeOfKind, IsChargedToTheBudgetAndReturnsAllOfIt) {
   EpochDomain epochs(8);
   MemoryBudget budget(std::uint64_t{64} << 20);
   Heap heap({}, budget, epochs);
   const std::uint64_t without = budget.used_bytes();
   {
-    auto tree = std::make_unique<HashTree>(HashTreeOptions{.shape = {.leaf_cells = 16}}, budget, epochs, heap);
+    auto tree = std::make_unique<TypeParam>(TreeOptions{.shape = {.leaf_cells = 16}}, budget, epochs, heap);
     EXPECT_EQ(budget.used_bytes(), without + tree->bytes());
     Heap::Cache cache(heap);
     EpochDomain::Participant epoch(epochs);
@@ -364,7 +379,7 @@ TEST(HashTree, IsChargedToTheBudgetAndReturnsAllOfIt) {
         const Heap::Cache::Lock lock(cache);
         all.push_back(heap.allocate(cache, heap.size_class(300), 300));
       }
-      heap.format(all.back(), key, 0, 8, 0, 0, false)->state_word.store(TreeWorker::live);
+      heap.format(all.back(), key, 0, 8, 0, 0, false)->state_word.store(BasicTreeWorker<TypeParam>::live);
       while (!tree->hold(key).add(f, key, all.back())) ASSERT_TRUE(tree->make_room(f, key));
       epoch.exit();
     }
@@ -375,19 +390,19 @@ TEST(HashTree, IsChargedToTheBudgetAndReturnsAllOfIt) {
     EXPECT_EQ(budget.used_bytes(), with - its);
   }
   MemoryBudget none(1000);
-  EXPECT_THROW(HashTree({.shape = {.leaf_cells = 512}}, none, epochs, heap), std::bad_alloc);
+  EXPECT_THROW(TypeParam({.shape = {.leaf_cells = 512}}, none, epochs, heap), std::bad_alloc);
   EXPECT_EQ(none.used_bytes(), 0u);
-  EXPECT_THROW(HashTree({.shape = {.leaf_cells = 24}}, budget, epochs, heap), std::invalid_argument);
+  EXPECT_THROW(TypeParam({.shape = {.leaf_cells = 24}}, budget, epochs, heap), std::invalid_argument);
   for (const std::uint32_t children : {InnerTree::children_min - 1, InnerTree::children_max + 1}) {
-    EXPECT_THROW(HashTree({.shape = {.node_children = children}}, budget, epochs, heap), std::invalid_argument);
+    EXPECT_THROW(TypeParam({.shape = {.node_children = children}}, budget, epochs, heap), std::invalid_argument);
   }
 }
 
-TEST(HashTree, AKeyThatIsTakenBackWasNeverThere) {
-  TreeStore store(16);
-  TreeWorker worker(store);
+TYPED_TEST(TreeOfKind, AKeyThatIsTakenBackWasNeverThere) {
+  BasicTreeStore<TypeParam> store(16);
+  BasicTreeWorker worker(store);
   for (int i = 0; i < 200; i += 2) ASSERT_TRUE(worker.set(sharing_key(i), 1));
-  const TreeWorker::Batch batch(worker);
+  const typename BasicTreeWorker<TypeParam>::Batch batch(worker);
   for (int i = 1; i < 200; i += 2) {
     const std::string key = sharing_key(i);
     const Fingerprint f = store.fingerprint(key);
@@ -399,9 +414,9 @@ TEST(HashTree, AKeyThatIsTakenBackWasNeverThere) {
     store.heap.format(l, key, 0, 8, 0, 0, false);
     for (bool added = false; !added;) {
       {
-        HashTree::Hold hold = store.tree.hold(key);
+        typename TypeParam::Hold hold = store.tree.hold(key);
         added = hold.add(f, key, l);
-        if (added) hold.take_back(f, l);
+        if (added) hold.take_back(f, key, l);
       }
       if (!added) {
         ASSERT_TRUE(store.tree.make_room(f, key));
@@ -414,11 +429,11 @@ TEST(HashTree, AKeyThatIsTakenBackWasNeverThere) {
 }
 
 // A stamp tells of each kind of change in the part that was scanned, and of none outside.
-TEST(HashTree, AStampTellsOfChanges) {
-  TreeStore store(16);
-  TreeWorker worker(store);
+TYPED_TEST(TreeOfKind, AStampTellsOfChanges) {
+  BasicTreeStore<TypeParam> store(16);
+  BasicTreeWorker worker(store);
   for (int i = 0; i < 400; ++i) ASSERT_TRUE(worker.set(sharing_key(i), 1));
-  const TreeWorker::Batch batch(worker);
+  const typename BasicTreeWorker<TypeParam>::Batch batch(worker);
   ScanCopies copies(500);
   ScanStamp stamp;
   const std::string end = sharing_key(50);
@@ -440,7 +455,7 @@ TEST(HashTree, AStampTellsOfChanges) {
   EXPECT_FALSE(stamp.is_unchanged());
   scan();
   {
-    const HashTree::Hold hold = store.tree.hold(sharing_key(10));
+    const typename TypeParam::Hold hold = store.tree.hold(sharing_key(10));
     EXPECT_FALSE(stamp.is_unchanged());
   }
   EXPECT_TRUE(stamp.is_unchanged());

@@ -1,4 +1,5 @@
-// A B+ tree with hash tables as leaves (HeteroKV, III-A): keys in order, each found in its leaf as in any hash table.
+// A B+ tree of keys in order. Its leaves are small hash tables, in which single keys are found, too (HashTree:
+// HeteroKV, III-A), or keep the order alone, beside a table that answers for single keys (OrderTree).
 //
 // Departures from the paper. The tree is in the host's memory. A leaf is cut at its median key, never halfway between
 // its least and greatest one, and leaves that have become nearly empty are merged. Keys have 1 to 250 arbitrary bytes
@@ -21,29 +22,27 @@
 #include "base/memory_budget.hpp"
 #include "base/spin_wait.hpp"
 #include "heap/heap.hpp"
+#include "index/hash_tree/cell_leaves.hpp"
 #include "index/hash_tree/inner_node.hpp"
 #include "index/hash_tree/leaf.hpp"
 #include "index/hash_tree/leaf_pool.hpp"
+#include "index/hash_tree/order_leaves.hpp"
 #include "index/index.hpp"
 #include "index/recent_keys.hpp"
 #include "index/scan.hpp"
 
 namespace tandem {
 
-struct HashTreeOptions {
-  TreeShape shape = {};
-  bool huge_pages = true;
-  std::string_view lanes = {};  // CuckooOps::name; empty: the widest of this processor
-};
-
-class HashTree {
+// Leaves: CellLeaves or OrderLeaves.
+template <class Leaves>
+class KeyTree {
  public:
   static constexpr std::uint32_t candidates_max = 16;
 
   // All outlive the tree. Throws std::bad_alloc past the budget, std::invalid_argument for bad options.
-  HashTree(const HashTreeOptions& options, MemoryBudget& budget, EpochDomain& epochs, Heap& heap);
-  HashTree(const HashTree&) = delete;
-  HashTree& operator=(const HashTree&) = delete;
+  KeyTree(const TreeOptions& options, MemoryBudget& budget, EpochDomain& epochs, Heap& heap);
+  KeyTree(const KeyTree&) = delete;
+  KeyTree& operator=(const KeyTree&) = delete;
 
   // Holds the leaf of one key: its version is odd, and readers of the leaf wait. The version goes on at the end if the
   // leaf was changed.
@@ -59,19 +58,18 @@ class HashTree {
       if (leaf_ != nullptr) leaf_->unlatch(before_, changed_);
     }
 
-    // Whether add() surely finds a place. False: it may still find one.
-    bool has_room(Fingerprint f) const noexcept { return tree_->leaves_.has_room(*leaf_, f) && leaf_->dead == 0; }
-    // Adds a cell for a key that the leaf does not have. False: no place, and nothing has changed; end the hold and
-    // call make_room().
+    // Adds a key that the leaf does not have. False: no place, and no key has changed; end the hold and call
+    // make_room().
     [[nodiscard]] bool add(Fingerprint f, std::string_view key, Location l) noexcept;
     // Undoes an add() of this hold.
-    void take_back(Fingerprint f, Location l) noexcept { remove(f, l); }
-    // Gives the key of the cell `from` another item. REQUIRES: the leaf has that cell.
-    void replace(Fingerprint f, Location from, Location to) noexcept;
-    // REQUIRES: the leaf has that cell.
-    void remove(Fingerprint f, Location l) noexcept;
+    void take_back(Fingerprint f, std::string_view key, Location l) noexcept { remove(f, key, l); }
+    // Gives the key another item. REQUIRES: the leaf has the key with the item at `from`.
+    void replace(Fingerprint f, std::string_view key, Location from, Location to) noexcept;
+    // REQUIRES: the leaf has the key with the item at `l`.
+    void remove(Fingerprint f, std::string_view key, Location l) noexcept;
     // The first location with f's signature that is_it(Location) accepts, or no_location.
     template <class IsIt>
+      requires Leaves::has_cells
     Location find(Fingerprint f, IsIt is_it) const noexcept {
       Location found = no_location;
       tree_->leaves_.visit(*leaf_, f, [&](Location l) {
@@ -83,10 +81,10 @@ class HashTree {
     }
 
    private:
-    friend class HashTree;
-    Hold(HashTree& tree, Leaf& leaf, std::uint64_t before) noexcept : tree_(&tree), leaf_(&leaf), before_(before) {}
+    friend class KeyTree;
+    Hold(KeyTree& tree, Leaf& leaf, std::uint64_t before) noexcept : tree_(&tree), leaf_(&leaf), before_(before) {}
 
-    HashTree* tree_;
+    KeyTree* tree_;
     Leaf* leaf_;  // nullptr: moved from
     std::uint64_t before_;
     bool changed_ = false;
@@ -99,26 +97,40 @@ class HashTree {
     return Hold(*this, *latched.leaf, latched.before);
   }
 
+  // For searches for many keys' leaves together. REQUIRES: an epoch.
+  const InnerNode* root() const noexcept { return inner_.root(); }
+  // Fetches what Hold::add() touches, in two steps, of which the second waits for what the first one fetches.
+  TD_INLINE void prefetch_add(Leaf& leaf, Fingerprint f) const noexcept { leaves_.prefetch_add(leaf, f); }
+  TD_INLINE void prefetch_next(Leaf& leaf) const noexcept {
+    if constexpr (!Leaves::has_cells) leaves_.prefetch_next(leaf);
+  }
+
+  // --- leaves with cells
+
   // Calls visit(Location) for the cells of the key's leaf with f's signature until it returns true. False: no cell was
   // accepted at a moment when nothing changed the leaf. REQUIRES: an epoch.
   template <class F>
+    requires Leaves::has_cells
   bool find(Fingerprint f, std::string_view key, F visit) const noexcept;
-
-  // For searches for many keys' leaves together. REQUIRES: an epoch.
-  const InnerNode* root() const noexcept { return inner_.root(); }
-  TD_INLINE IndexView buckets_of(const Leaf& leaf) const noexcept { return leaves_.view(leaf); }
-  // Fetches what Hold::add() touches.
-  TD_INLINE void prefetch_add(Leaf& leaf, Fingerprint f) const noexcept { leaves_.prefetch_add(leaf, f); }
+  TD_INLINE IndexView buckets_of(const Leaf& leaf) const noexcept
+    requires Leaves::has_cells
+  {
+    return leaves_.view(leaf);
+  }
   // find() for many keys, in two steps: the leaf, with its buckets fetched, and the first cell there with f's
   // signature, or no_location. Hints: a miss is not final. REQUIRES: both in one epoch.
-  const Leaf* locate(Fingerprint f, std::string_view key) const noexcept {
+  const Leaf* locate(Fingerprint f, std::string_view key) const noexcept
+    requires Leaves::has_cells
+  {
     const Leaf* const leaf = inner_.leaf_of(key);
     const IndexView view = leaves_.view(*leaf);
     prefetch_read(view.buckets + view.first(f));
     prefetch_read(view.buckets + view.second(f));
     return leaf;
   }
-  Location candidate_in(const Leaf* leaf, Fingerprint f) const noexcept {
+  Location candidate_in(const Leaf* leaf, Fingerprint f) const noexcept
+    requires Leaves::has_cells
+  {
     Location found = no_location;
     leaves_.visit(*leaf, f, [&found](Location l) {
       found = l;
@@ -126,13 +138,26 @@ class HashTree {
     });
     return found;
   }
+  // Calls f(Location) for every cell. REQUIRES: an epoch.
+  template <class F>
+    requires Leaves::has_cells
+  void for_each_location(F f) const;
+  std::string_view lanes() const noexcept
+    requires Leaves::has_cells
+  {
+    return leaves_.lanes();
+  }
+
+  // --- order and size
 
   // Cuts the leaf in two at its median key, if add() has found no place in it; near its end if the key is above all
   // keys there, as keys that ascend are followed by more of them. False: there is no memory for that;
   // evict candidates(), or give the budget room and let grow() take it. REQUIRES: an epoch, and no Hold.
   bool make_room(Fingerprint f, std::string_view key) noexcept;
-  // The locations in the key's two buckets. REQUIRES: an epoch.
-  std::uint32_t candidates(Fingerprint f, std::string_view key, Location out[candidates_max]) const noexcept;
+  // Locations of the key's leaf of which each makes room for the key. REQUIRES: an epoch.
+  std::uint32_t candidates(Fingerprint f, std::string_view key, Location out[candidates_max]) const noexcept {
+    return leaves_.candidates(*inner_.leaf_of(key), f, out);
+  }
   // Whether add() would find no place. REQUIRES: an epoch, and no Hold.
   bool wants_room(Fingerprint f, std::string_view key) noexcept;
 
@@ -167,15 +192,10 @@ class HashTree {
   // As Index says: nodes, leaves and their order, a step of all scans at a time, so that their lines come together.
   void prefetch_scans(std::span<const ScanStart> starts, ScansAhead& ahead) const noexcept;
 
-  // Calls f(Location) for every cell. REQUIRES: an epoch.
-  template <class F>
-  void for_each_location(F f) const;
-
   std::uint64_t item_count() const noexcept;  // exact when no writer is active
   std::uint64_t cell_count() const noexcept { return leaf_count() * leaves_.cells(); }
   std::uint64_t leaf_count() const noexcept { return leaf_count_.load(std::memory_order_relaxed); }
   std::uint64_t bytes() const noexcept { return pool_.bytes() + inner_.bytes(); }  // of the budget
-  std::string_view lanes() const noexcept { return ops_.name; }
   std::uint64_t splits() const noexcept { return splits_.load(std::memory_order_relaxed); }
   std::uint64_t merges() const noexcept { return merges_.load(std::memory_order_relaxed); }
   std::uint64_t sorts() const noexcept { return sorts_.load(std::memory_order_relaxed); }  // by scans
@@ -199,7 +219,7 @@ class HashTree {
   void count(std::int64_t items) noexcept;
   Leaf* first_leaf();
   bool put_in_place_of(Leaf& old, Leaf& left, Leaf& right) noexcept;
-  // Whether two neighbours with so many cells should be one leaf.
+  // Whether two neighbours with so many keys should be one leaf.
   bool should_merge(std::uint32_t a, std::uint32_t b) const noexcept {
     return (a < sparse_cells() || b < sparse_cells()) && a + b <= leaves_.cells() / 5 * 3;
   }
@@ -209,11 +229,10 @@ class HashTree {
   bool merge_at(std::string_view key) noexcept;
   void merge_all() noexcept;
 
-  // scan.cpp, prefetch_scans.cpp
+  // scan-inl.hpp
   class Scan;
 
-  const CuckooOps& ops_;
-  LeafTable leaves_;
+  Leaves leaves_;
   LeafPool pool_;
   InnerTree inner_;
   std::unique_ptr<Counter[]> counters_;
@@ -226,8 +245,10 @@ class HashTree {
 
 // A hit is what visit() says it is, whatever happens meanwhile. The fence keeps the second load of the version behind
 // those of the cells; a retired leaf's cells are what they were when it was replaced.
+template <class Leaves>
 template <class F>
-bool HashTree::find(Fingerprint f, std::string_view key, F visit) const noexcept {
+  requires Leaves::has_cells
+bool KeyTree<Leaves>::find(Fingerprint f, std::string_view key, F visit) const noexcept {
   for (SpinWait waiting;; waiting.once()) {
     const Leaf& leaf = *inner_.leaf_of(key);
     const std::uint64_t before = leaf.version.load(std::memory_order_acquire);
@@ -238,15 +259,19 @@ bool HashTree::find(Fingerprint f, std::string_view key, F visit) const noexcept
   }
 }
 
+template <class Leaves>
 template <class F>
-void HashTree::for_each_location(F f) const {
+  requires Leaves::has_cells
+void KeyTree<Leaves>::for_each_location(F f) const {
   for (const Leaf* leaf = inner_.leaf_of({});; leaf = inner_.leaf_of(leaf->high())) {
-    for (std::uint32_t slot = 0; slot < leaves_.cells(); ++slot) {
-      const Cell c = leaves_.cell(*leaf, slot);
-      if (!c.empty()) f(static_cast<Location>(c.location()));
-    }
+    leaves_.for_each_location(*leaf, f);
     if (!leaf->has_high) return;
   }
 }
+
+using HashTree = KeyTree<CellLeaves>;
+using OrderTree = KeyTree<OrderLeaves>;
+extern template class KeyTree<CellLeaves>;
+extern template class KeyTree<OrderLeaves>;
 
 }  // namespace tandem

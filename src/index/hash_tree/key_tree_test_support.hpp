@@ -1,24 +1,55 @@
-// For the tests of the tree: a heap and a tree, and one thread's operations on them. Values are numbers.
+// For the tests of trees: a heap and a tree of either kind of leaf, and one thread's operations on them. Values are
+// numbers.
 #pragma once
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "base/hash.hpp"
 #include "heap/cache.hpp"
-#include "index/hash_tree/hash_tree.hpp"
+#include "index/hash_tree/key_tree.hpp"
 
 namespace tandem {
 
-struct TreeStore {
-  explicit TreeStore(std::uint32_t leaf_cells = 16, std::uint64_t memory_bytes = std::uint64_t{256} << 20,
-                     bool collides = false, std::uint32_t node_children = 16)
+using TreePairs = std::vector<std::pair<std::string, std::uint64_t>>;
+
+// What a table beside an OrderTree does: a key's location.
+class LocationsOfTest {
+ public:
+  Location find(std::string_view key) const {
+    const std::lock_guard lock(mutex_);
+    const auto at = locations_.find(std::string(key));
+    return at != locations_.end() ? at->second : no_location;
+  }
+  void set(std::string_view key, Location l) {
+    const std::lock_guard lock(mutex_);
+    locations_.insert_or_assign(std::string(key), l);
+  }
+  void erase(std::string_view key) {
+    const std::lock_guard lock(mutex_);
+    locations_.erase(std::string(key));
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::unordered_map<std::string, Location> locations_;
+};
+
+template <class Tree>
+struct BasicTreeStore {
+  static constexpr bool has_cells = std::is_same_v<Tree, HashTree>;
+
+  explicit BasicTreeStore(std::uint32_t leaf_cells = 16, std::uint64_t memory_bytes = std::uint64_t{256} << 20,
+                          bool collides = false, std::uint32_t node_children = 16)
       : epochs(32),
         budget(memory_bytes),
         heap({}, budget, epochs),
@@ -35,20 +66,27 @@ struct TreeStore {
   EpochDomain epochs;
   MemoryBudget budget;
   Heap heap;
-  HashTree tree;
+  Tree tree;
+  LocationsOfTest table;  // of a tree without cells
 
  private:
   bool collides_;
 };
 
-class TreeWorker {
+template <class Tree>
+class BasicTreeWorker {
  public:
-  explicit TreeWorker(TreeStore& s) : store(s), epoch(s.epochs), cache(s.heap) {}
+  using Store = BasicTreeStore<Tree>;
+  using Hold = typename Tree::Hold;
+
+  explicit BasicTreeWorker(BasicTreeStore<Tree>& s) : store(s), epoch(s.epochs), cache(s.heap) {}
+
+  using Pairs = TreePairs;
 
   // Batches nest: the outermost is the epoch.
   class Batch {
    public:
-    explicit Batch(TreeWorker& w) : w_(w) {
+    explicit Batch(BasicTreeWorker& w) : w_(w) {
       if (w_.depth_++ == 0) w_.epoch.enter();
     }
     ~Batch() {
@@ -63,7 +101,7 @@ class TreeWorker {
     Batch& operator=(const Batch&) = delete;
 
    private:
-    TreeWorker& w_;
+    BasicTreeWorker& w_;
   };
 
   // False: make_room() found no memory.
@@ -74,16 +112,20 @@ class TreeWorker {
     Item* const item = store.heap.at(now);
     for (;;) {
       {
-        HashTree::Hold hold = store.tree.hold(key);
+        Hold hold = store.tree.hold(key);
         const Location old = find(hold, f, key);
         item->state_word.store(live, std::memory_order_release);
         if (old != no_location) {
           kill(old);
-          hold.replace(f, old, now);
+          hold.replace(f, key, old, now);
+          if (!Store::has_cells) store.table.set(key, now);
           retire(old);
           return true;
         }
-        if (hold.add(f, key, now)) return true;
+        if (hold.add(f, key, now)) {
+          if (!Store::has_cells) store.table.set(key, now);
+          return true;
+        }
         item->state_word.store(word::State::put(0, static_cast<std::uint64_t>(ItemState::filling)));
       }
       if (!store.tree.make_room(f, key)) {
@@ -99,17 +141,28 @@ class TreeWorker {
     const Fingerprint f = store.fingerprint(key);
     Location old = no_location;
     {
-      HashTree::Hold hold = store.tree.hold(key);
+      Hold hold = store.tree.hold(key);
       old = find(hold, f, key);
       if (old == no_location) return false;
       kill(old);
-      hold.remove(f, old);
+      hold.remove(f, key, old);
+      if (!Store::has_cells) store.table.erase(key);
     }
     retire(old);
     return true;
   }
 
-  std::optional<std::uint64_t> get(std::string_view key) {
+  std::optional<std::uint64_t> get(std::string_view key)
+    requires(!Store::has_cells)
+  {
+    const std::string end = std::string(key) + '\0';
+    bool is_snapshot = false;
+    const Pairs found = scan({.begin = key, .end = end}, 1, nullptr, &is_snapshot);
+    return !found.empty() ? std::optional(found.front().second) : std::nullopt;
+  }
+  std::optional<std::uint64_t> get(std::string_view key)
+    requires Store::has_cells
+  {
     const Batch batch(*this);
     std::optional<std::uint64_t> value;
     store.tree.find(store.fingerprint(key), key, [&](Location l) {
@@ -121,7 +174,6 @@ class TreeWorker {
     return value;
   }
 
-  using Pairs = std::vector<std::pair<std::string, std::uint64_t>>;
   // One scan. is_snapshot: the stamp's word; nullptr: a stamp that changes is an error.
   Pairs scan(const ScanRange& range, std::uint32_t limit, bool* is_done = nullptr, bool* is_snapshot = nullptr) {
     const Batch batch(*this);
@@ -195,7 +247,7 @@ class TreeWorker {
 
   static constexpr std::uint64_t live = word::State::put(0, static_cast<std::uint64_t>(ItemState::live));
 
-  TreeStore& store;
+  Store& store;
   EpochDomain::Participant epoch;
   Heap::Cache cache;
   ScanStamp stamp;
@@ -206,8 +258,12 @@ class TreeWorker {
     std::memcpy(&value, item->value(), sizeof value);
     return value;
   }
-  Location find(const HashTree::Hold& hold, Fingerprint f, std::string_view key) {
-    return hold.find(f, [&](Location l) { return store.heap.at(l)->has_key(key); });
+  Location find(const Hold& hold, Fingerprint f, std::string_view key) {
+    if constexpr (Store::has_cells) {
+      return hold.find(f, [&](Location l) { return store.heap.at(l)->has_key(key); });
+    } else {
+      return store.table.find(key);
+    }
   }
   void kill(Location l) {
     store.heap.at(l)->state_word.store(word::State::put(live, static_cast<std::uint64_t>(ItemState::dead)),

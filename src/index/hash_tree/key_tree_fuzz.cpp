@@ -1,12 +1,13 @@
 // Any sequence of operations on a tree of tiny leaves and on a sorted map: answers and order must stay the same.
-// Input: a byte (its lowest bit makes fingerprints collide, the next one makes nodes large), then operations: a kind,
+// Input: a byte (its lowest bit makes fingerprints collide, the next one makes nodes large, the third one makes leaves
+// of order alone), then operations: a kind,
 // the key's length, its bytes.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <map>
 
-#include "index/hash_tree/hash_tree_test_support.hpp"
+#include "index/hash_tree/key_tree_test_support.hpp"
 
 namespace {
 
@@ -35,11 +36,12 @@ class Input {
   std::size_t left_;
 };
 
-void check_scan(tandem::TreeWorker& worker, const Model& model, Input& input) {
+template <class W>
+void check_scan(W& worker, const Model& model, Input& input) {
   const std::uint8_t form = input.byte();
   const std::string begin = (form & 1) != 0 ? input.key() : "", end = (form & 2) != 0 ? input.key() : "";
   const tandem::ScanRange range{.begin = begin, .end = end, .after_begin = (form & 4) != 0, .reverse = (form & 8) != 0};
-  tandem::TreeWorker::Pairs wanted;
+  tandem::TreePairs wanted;
   for (const auto& pair : model) {
     if (!range.is_below(pair.first) && !range.is_above(pair.first)) wanted.emplace_back(pair);
   }
@@ -48,14 +50,10 @@ void check_scan(tandem::TreeWorker& worker, const Model& model, Input& input) {
   if (worker.scan_all(range, form / 16u + 1) != wanted) std::abort();
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  if (size < 2 || size > 4096) return 0;
-  Input input(data, size);
-  const std::uint8_t form = input.byte();
-  tandem::TreeStore store(16, std::uint64_t{64} << 20, (form & 1) != 0, (form & 2) != 0 ? 256 : 8);
-  tandem::TreeWorker worker(store);
+template <class Tree>
+void check(Input& input, std::uint8_t form) {
+  tandem::BasicTreeStore<Tree> store(16, std::uint64_t{64} << 20, (form & 1) != 0, (form & 2) != 0 ? 256 : 8);
+  tandem::BasicTreeWorker worker(store);
   Model model;
   std::uint64_t value = 0;
   while (!input.empty()) {
@@ -87,6 +85,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
   }
   if (!worker.is_correct() || store.tree.item_count() != model.size()) std::abort();
-  if (worker.scan_all({}, 1024) != tandem::TreeWorker::Pairs(model.begin(), model.end())) std::abort();
+  if (worker.scan_all({}, 1024) != tandem::TreePairs(model.begin(), model.end())) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size < 2 || size > 4096) return 0;
+  Input input(data, size);
+  const std::uint8_t form = input.byte();
+  (form & 4) != 0 ? check<tandem::OrderTree>(input, form) : check<tandem::HashTree>(input, form);
   return 0;
 }

@@ -6,12 +6,17 @@
 #include <random>
 #include <thread>
 
-#include "index/hash_tree/hash_tree_test_support.hpp"
+#include "index/hash_tree/key_tree_test_support.hpp"
 
 namespace tandem {
 namespace {
 
 constexpr int turns = is_sanitized ? 1500 : 20'000, rounds = is_sanitized ? 2 : 30;
+
+template <class Tree>
+class TreeThreads : public testing::Test {};
+using TreeThreadKinds = testing::Types<HashTree, OrderTree>;
+TYPED_TEST_SUITE(TreeThreads, TreeThreadKinds, );
 
 std::string number_key(std::uint64_t n) {
   std::string key = std::to_string(n);
@@ -19,18 +24,19 @@ std::string number_key(std::uint64_t n) {
 }
 
 // Keys 0, 10, 20, ... stay. Each writer adds, replaces and removes keys of its own in between.
+template <class Tree>
 void scan_beside_writers(std::uint32_t leaf_cells) {
-  TreeStore store(leaf_cells);
+  BasicTreeStore<Tree> store(leaf_cells);
   constexpr std::uint64_t keys = 1000, writers = 3;
   std::atomic<bool> is_over{false};
   {
-    TreeWorker worker(store);
+    BasicTreeWorker worker(store);
     for (std::uint64_t n = 0; n < keys; n += 10) ASSERT_TRUE(worker.set(number_key(n), n));
   }
   std::vector<std::thread> all;
   for (std::uint64_t t = 0; t < writers; ++t) {
     all.emplace_back([&, t] {
-      TreeWorker worker(store);
+      BasicTreeWorker worker(store);
       std::mt19937_64 random(t);
       for (int i = 0; i < turns; ++i) {
         const std::uint64_t n = random() % (keys / 10) * 10 + 1 + t * 3 + random() % 3;
@@ -50,7 +56,7 @@ void scan_beside_writers(std::uint32_t leaf_cells) {
   std::vector<std::thread> readers;
   for (int t = 0; t < 2; ++t) {
     readers.emplace_back([&, t] {
-      TreeWorker worker(store);
+      BasicTreeWorker worker(store);
       std::mt19937_64 random(static_cast<unsigned>(t) + 100);
       bool is_snapshot = false;
       while (!is_over) {
@@ -81,7 +87,7 @@ void scan_beside_writers(std::uint32_t leaf_cells) {
   for (std::thread& t : all) t.join();
   is_over = true;
   for (std::thread& t : readers) t.join();
-  TreeWorker worker(store);
+  BasicTreeWorker worker(store);
   EXPECT_TRUE(worker.is_correct());
   EXPECT_EQ(store.tree.item_count(), keys / 10);
   if (leaf_cells != 16) return;
@@ -90,20 +96,20 @@ void scan_beside_writers(std::uint32_t leaf_cells) {
 }
 
 // Rounds: one of six has two leaves merged of which a scan has just read the first.
-TEST(HashTreeThreads, ScansAreSortedAndMissNoKeyThatStays) {
-  for (int round = 0; round < rounds && !HasFailure(); ++round) scan_beside_writers(16);
+TYPED_TEST(TreeThreads, ScansAreSortedAndMissNoKeyThatStays) {
+  for (int round = 0; round < rounds && !testing::Test::HasFailure(); ++round) scan_beside_writers<TypeParam>(16);
 }
 // One leaf: its order is changed while it is read.
-TEST(HashTreeThreads, ScansOfALargeLeafAreSortedAndMissNoKeyThatStays) { scan_beside_writers(2048); }
+TYPED_TEST(TreeThreads, ScansOfALargeLeafAreSortedAndMissNoKeyThatStays) { scan_beside_writers<TypeParam>(2048); }
 
 // All add to the last leaf, which is split again and again while they wait for it.
-TEST(HashTreeThreads, NoWriteIsLostInASplit) {
-  TreeStore store(16);
+TYPED_TEST(TreeThreads, NoWriteIsLostInASplit) {
+  BasicTreeStore<TypeParam> store(16);
   constexpr std::uint64_t writers = 4, each = turns;
   std::vector<std::thread> all;
   for (std::uint64_t t = 0; t < writers; ++t) {
     all.emplace_back([&, t] {
-      TreeWorker worker(store);
+      BasicTreeWorker worker(store);
       for (std::uint64_t i = 0; i < each; ++i) {
         ASSERT_TRUE(worker.set(number_key(i * writers + t), i));
         ASSERT_EQ(worker.get(number_key(i * writers + t)), i);
@@ -111,7 +117,7 @@ TEST(HashTreeThreads, NoWriteIsLostInASplit) {
     });
   }
   for (std::thread& t : all) t.join();
-  TreeWorker worker(store);
+  BasicTreeWorker worker(store);
   EXPECT_TRUE(worker.is_correct());
   EXPECT_EQ(store.tree.item_count(), writers * each);
   for (std::uint64_t n = 0; n < writers * each; ++n) ASSERT_EQ(worker.get(number_key(n)), n / writers);
@@ -119,19 +125,19 @@ TEST(HashTreeThreads, NoWriteIsLostInASplit) {
 
 // Each writer moves a token: it adds the next key before it removes the last one. A scan with an unchanged stamp sees
 // one or two of each, never none and never three.
-TEST(HashTreeThreads, AStampThatIsUnchangedMeansASnapshot) {
-  TreeStore store(16);
+TYPED_TEST(TreeThreads, AStampThatIsUnchangedMeansASnapshot) {
+  BasicTreeStore<TypeParam> store(16);
   constexpr std::uint64_t places = 600, writers = 2;
   std::atomic<std::uint64_t> snapshots{0}, scans{0}, writing{writers};
   {
-    TreeWorker worker(store);
+    BasicTreeWorker worker(store);
     for (std::uint64_t n = 0; n < places * 4; n += 4) ASSERT_TRUE(worker.set(number_key(n), writers));
     for (std::uint64_t t = 0; t < writers; ++t) ASSERT_TRUE(worker.set(number_key(1 + t), t));
   }
   std::vector<std::thread> all;
   for (std::uint64_t t = 0; t < writers; ++t) {
     all.emplace_back([&, t] {
-      TreeWorker worker(store);
+      BasicTreeWorker worker(store);
       std::mt19937_64 random(t);
       std::uint64_t at = 0;
       for (int i = 0; i < turns / 4; ++i) {
@@ -147,7 +153,7 @@ TEST(HashTreeThreads, AStampThatIsUnchangedMeansASnapshot) {
     });
   }
   std::thread scanner([&] {
-    TreeWorker worker(store);
+    BasicTreeWorker worker(store);
     bool is_done = false, is_snapshot = false;
     for (; writing != 0; ++scans) {
       const auto found = worker.scan({}, places * 4, &is_done, &is_snapshot);
@@ -162,7 +168,7 @@ TEST(HashTreeThreads, AStampThatIsUnchangedMeansASnapshot) {
   for (std::thread& t : all) t.join();
   scanner.join();
   EXPECT_GT(snapshots.load(), 0u);
-  TreeWorker worker(store);
+  BasicTreeWorker worker(store);
   EXPECT_TRUE(worker.is_correct());
   EXPECT_EQ(store.tree.item_count(), places + writers);
 }

@@ -1,6 +1,6 @@
-// The tree's costs by leaf size, 8-byte keys and values: a new key, a new item for a key, a scan of 100 keys. The
-// anchor of a scan is a bare loop over an array of the items in key order; `of_bare` is a scan's rate by that loop's.
-// Each benchmark prints `key_bytes`: what the tree takes of the budget for a key.
+// The costs of trees of either kind of leaf by leaf size, 8-byte keys and values: a new key, a new item for a key, a
+// scan of 100 keys. The anchor of a scan is a bare loop over an array of the items in key order; `of_bare` is a scan's
+// rate by that loop's. Each benchmark prints `key_bytes`: what the tree takes of the budget for a key.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -16,17 +16,19 @@ namespace {
 
 constexpr std::uint32_t scan_keys = 100;
 
-void count_bytes(benchmark::State& state, const HashTree& tree) {
+template <class Tree>
+void count_bytes(benchmark::State& state, const Tree& tree) {
   state.counters["key_bytes"] = static_cast<double>(tree.bytes()) / static_cast<double>(tree.item_count());
   state.counters["leaves"] = static_cast<double>(tree.leaf_count());
 }
 
+template <class Tree>
 void BM_add(benchmark::State& state) {
   Items& all = items(false);
-  std::unique_ptr<HashTree> tree;
+  std::unique_ptr<Tree> tree;
   std::vector<std::uint64_t> splits;
   for (auto _ : state) {
-    tree = make_tree(all, static_cast<std::uint32_t>(state.range(0)));
+    tree = make_tree<Tree>(all, static_cast<std::uint32_t>(state.range(0)));
     splits = add_all(all, *tree);
   }
   state.counters["split_us_p50"] = static_cast<double>(splits[splits.size() / 2]) * ns_per_tick() / 1000;
@@ -35,16 +37,17 @@ void BM_add(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations() * keys);
 }
 
+template <class Tree>
 void BM_replace(benchmark::State& state) {
   Items& all = items(false);
-  const auto tree = make_tree(all, static_cast<std::uint32_t>(state.range(0)));
+  const auto tree = make_tree<Tree>(all, static_cast<std::uint32_t>(state.range(0)));
   add_all(all, *tree);
   std::uint32_t i = 0;
   all.epoch.enter();
   for (auto _ : state) {
     const Location l = all.location[i];
     const std::string_view key = all.heap.at(l)->key();
-    tree->hold(key).replace(fingerprint_of(key, 1), l, l);
+    tree->hold(key).replace(fingerprint_of(key, 1), key, l, l);
     i = (i + 1) % keys;
   }
   all.epoch.exit();
@@ -70,9 +73,10 @@ void bare(const Items& all, std::uint32_t first, Sum& sum) {
 }
 
 // In turns of a hundred scans each, so that both see the same machine.
+template <class Tree>
 void BM_scan(benchmark::State& state) {
   Items& all = items(state.range(1) != 0);
-  const auto tree = make_tree(all, static_cast<std::uint32_t>(state.range(0)));
+  const auto tree = make_tree<Tree>(all, static_cast<std::uint32_t>(state.range(0)));
   add_all(all, *tree);
   std::mt19937 random(2);
   ScanCopies copies(scan_keys);
@@ -112,9 +116,15 @@ void BM_scan(benchmark::State& state) {
 void leaf_sizes(benchmark::internal::Benchmark* b) {
   for (const int cells : {256, 512, 1024, 2048, 4096}) b->Arg(cells);
 }
-BENCHMARK(BM_add)->Apply(leaf_sizes)->Unit(benchmark::kMillisecond)->Iterations(1);
-BENCHMARK(BM_replace)->Apply(leaf_sizes);
-BENCHMARK(BM_scan)->ArgsProduct({{256, 512, 1024, 2048, 4096}, {0, 1}})->ArgNames({"cells", "placed"})->MinTime(0.5);
+void all_scans(benchmark::internal::Benchmark* b) {
+  b->ArgsProduct({{256, 512, 1024, 2048, 4096}, {0, 1}})->ArgNames({"cells", "placed"})->MinTime(0.5);
+}
+BENCHMARK(BM_add<HashTree>)->Apply(leaf_sizes)->Unit(benchmark::kMillisecond)->Iterations(1);
+BENCHMARK(BM_add<OrderTree>)->Apply(leaf_sizes)->Unit(benchmark::kMillisecond)->Iterations(1);
+BENCHMARK(BM_replace<HashTree>)->Apply(leaf_sizes);
+BENCHMARK(BM_replace<OrderTree>)->Apply(leaf_sizes);
+BENCHMARK(BM_scan<HashTree>)->Apply(all_scans);
+BENCHMARK(BM_scan<OrderTree>)->Apply(all_scans);
 
 }  // namespace
 }  // namespace tandem::tree_bench

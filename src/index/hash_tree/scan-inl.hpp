@@ -1,15 +1,17 @@
 // Scans, leaf by leaf. Within a leaf a scan is the reader of a sequence lock: it loads the version, collects items in
 // the order of their keys, and loads the version again. What it follows meanwhile is bounded by the leaf, and items
 // stay readable during the epoch.
+#pragma once
 #include <algorithm>
 
-#include "index/hash_tree/hash_tree.hpp"
+#include "index/hash_tree/key_tree.hpp"
 
 namespace tandem {
 
-class HashTree::Scan {
+template <class Leaves>
+class KeyTree<Leaves>::Scan {
  public:
-  Scan(HashTree& tree, const ScanRange& range, std::uint32_t most, ScanCopies& copies, ScanStamp& stamp) noexcept
+  Scan(KeyTree& tree, const ScanRange& range, std::uint32_t most, ScanCopies& copies, ScanStamp& stamp) noexcept
       : tree_(tree), range_(range), copies_(copies), stamp_(stamp), begin_(copies.count()), end_(begin_ + most) {
     TD_ASSERT(end_ <= copies.capacity());
   }
@@ -139,7 +141,7 @@ class HashTree::Scan {
 
   // Of the first id with a key not below `key` and, if that is where the range begins, in it; n: there is none.
   std::uint32_t lower_bound(const Leaf& leaf, std::uint32_t n, std::string_view key, std::uint32_t ahead) noexcept {
-    const LeafTable& leaves = tree_.leaves_;
+    const Leaves& leaves = tree_.leaves_;
     const bool is_after = range_.after_begin && key == range_.begin;
     std::uint32_t i = leaves.lower_bound(leaf, n, key, ahead == 0 ? 0 : ahead + 1);  // which may be one behind `i`
     for (; i < n; ++i) {
@@ -155,16 +157,17 @@ class HashTree::Scan {
   // Where no id is removed, those that are needed fill all places; the rest are looked at for whether one is live.
   bool take(const Leaf& leaf, std::uint32_t begin, std::uint32_t end) noexcept {
     if (begin >= end) return true;
-    const LeafTable::Order order = tree_.leaves_.order(leaf);
+    const typename Leaves::Order order = tree_.leaves_.order(leaf);
     return range_.reverse ? take_each<-1>(order + (end - 1), end - begin) : take_each<1>(order + begin, end - begin);
   }
   template <int step>
-  TD_INLINE bool take_each(LeafTable::Order at, std::uint32_t count) noexcept {
+  TD_INLINE bool take_each(typename Leaves::Order at, std::uint32_t count) noexcept {
     ScanCopies::Adder adder(copies_, tree_.leaves_.items());
     const std::ptrdiff_t needed = std::min(count, places());
     const bool are_fetched = this->count() + needed <= range_.fetched;
-    const LeafTable::Order fetched = at + step * (are_fetched ? 0 : std::max<std::ptrdiff_t>(needed - items_ahead, 0));
-    const LeafTable::Order last_needed = at + step * needed, last = at + step * std::ptrdiff_t{count};
+    const typename Leaves::Order fetched =
+        at + step * (are_fetched ? 0 : std::max<std::ptrdiff_t>(needed - items_ahead, 0));
+    const typename Leaves::Order last_needed = at + step * needed, last = at + step * std::ptrdiff_t{count};
     adder.add_all<step, step * items_ahead>(at, fetched);
     adder.add_all<step, 0>(fetched, last_needed);
     for (at = last_needed; at != last; at = at + step) {
@@ -200,7 +203,7 @@ class HashTree::Scan {
     }
   }
 
-  HashTree& tree_;
+  KeyTree& tree_;
   const ScanRange& range_;
   ScanCopies& copies_;
   ScanStamp& stamp_;
@@ -210,7 +213,9 @@ class HashTree::Scan {
   std::uint32_t merges_ = 0, last_live_ = no_leaf;
 };
 
-ScanResult HashTree::scan(const ScanRange& range, std::uint32_t most, ScanCopies& copies, ScanStamp& stamp) noexcept {
+template <class Leaves>
+ScanResult KeyTree<Leaves>::scan(const ScanRange& range, std::uint32_t most, ScanCopies& copies,
+                                 ScanStamp& stamp) noexcept {
   return Scan(*this, range, most, copies, stamp).run();
 }
 

@@ -1,24 +1,21 @@
 // Fetches what scans to come read first. Nothing here is checked: what writers change meanwhile makes a hint worse.
+#pragma once
 #include <algorithm>
 #include <array>
 
-#include "index/hash_tree/hash_tree.hpp"
+#include "index/hash_tree/key_tree.hpp"
 
 namespace tandem {
-namespace {
 
-constexpr std::size_t together = ScansAhead::scans_max;
-
-void prefetch_leaf(const Leaf& leaf) noexcept {
-  prefetch_read(&leaf);
-  prefetch_read(leaf.samples);
-  prefetch_read(leaf.low_key);
-  prefetch_read(leaf.prefix_key);
-}
-
-}  // namespace
-
-void HashTree::prefetch_scans(std::span<const ScanStart> starts, ScansAhead& ahead) const noexcept {
+template <class Leaves>
+void KeyTree<Leaves>::prefetch_scans(std::span<const ScanStart> starts, ScansAhead& ahead) const noexcept {
+  constexpr std::size_t together = ScansAhead::scans_max;
+  const auto prefetch_leaf = [](const Leaf& leaf) {
+    prefetch_read(&leaf);
+    prefetch_read(leaf.samples);
+    prefetch_read(leaf.low_key);
+    prefetch_read(leaf.prefix_key);
+  };
   struct Ids {
     std::uint32_t begin, end;
   };
