@@ -134,6 +134,12 @@ bool WireDriver::begin_frames(const Segments& segments) {
   return true;
 }
 
+// As each connection of a server has its own.
+Parser& WireDriver::lane_parser(std::size_t number) {
+  while (lane_parsers_.size() <= number) lane_parsers_.emplace_back(options_, engine_.shared().clock);
+  return lane_parsers_[number];
+}
+
 // Answers what the lane takes, and leaves the rest in `segments`.
 void WireDriver::run_lane(const Batch& batch, Segments& segments) {
   if (in_datagrams_) return;
@@ -144,8 +150,11 @@ void WireDriver::run_lane(const Batch& batch, Segments& segments) {
   lane_clients_.clear();
   for (const Segment& s : segments) {
     TD_ASSERT(batch.input().has_behind(input + s.end, lane_padding_bytes));
-    lane_segments_.push_back(
-        {.begin = input + s.begin, .end = input + s.end, .binary = is_binary_, .rest = input + s.begin});
+    lane_segments_.push_back({.begin = input + s.begin,
+                              .end = input + s.end,
+                              .parser = &lane_parser(lane_segments_.size()),
+                              .binary = is_binary_,
+                              .rest = input + s.begin});
     lane_clients_.push_back(s.client);
   }
   for (std::size_t i = 0; i < lane_segments_.size();) {
@@ -156,7 +165,7 @@ void WireDriver::run_lane(const Batch& batch, Segments& segments) {
     for (std::size_t k = 0; k < left.size(); ++k) {
       const LaneSegment& s = left[k];
       any = any || s.rest != s.begin;
-      answered_.queries += s.queries;
+      answered_.queries += s.queries + s.rows;
       if (s.has_replies()) {
         output_replies_.push_back(
             {lane_clients_[i + k], {&output_, s.output_begin, s.output_end, s.externals_begin, s.externals_end}});

@@ -108,6 +108,7 @@ class WireDriver final : private ResponseWriter {
   void receive(const Tape::Slice& requests, Batch& batch, Segments& segments);
   std::string_view requests_of(const Batch& batch, Segment segment) const;
   bool begin_frames(const Segments& segments);
+  Parser& lane_parser(std::size_t number);
   void run_lane(const Batch& batch, Segments& segments);
   void parse(Batch& batch, const Segments& segments, Owners& owners);
   void answer_oldest();
@@ -142,6 +143,7 @@ class WireDriver final : private ResponseWriter {
   const Owner* owner_ = nullptr;         // of the queries that are written
   Segments taken_;                       // of the flight that is being answered
   std::vector<LaneSegment> lane_segments_;
+  std::deque<Parser> lane_parsers_;           // of each
   std::vector<std::uint32_t> lane_clients_;   // of each
   std::unique_ptr<DispatchMember> dispatch_;  // nullptr: batches are not divided
   Parcel* executed_ = nullptr;                // the output is its replies

@@ -68,7 +68,12 @@ void WireDriver::execute_all(std::span<Parcel* const> parcels) {
   for (const Parcel* parcel : parcels) {
     const char* const begin = parcel->requests.get();
     const char* const end = begin + parcel->request_bytes;
-    lane_segments_.push_back({.begin = begin, .end = end, .binary = false, .follows = parcel->follows, .rest = begin});
+    lane_segments_.push_back({.begin = begin,
+                              .end = end,
+                              .parser = &lane_parser(lane_segments_.size()),
+                              .binary = false,
+                              .follows = parcel->follows,
+                              .rest = begin});
   }
   const std::span<LaneSegment> all(lane_segments_);
   for (std::size_t i = 0; i < all.size() && lane_.may_run();) {

@@ -51,14 +51,17 @@ inline constexpr std::array<CommandShape, command_count> shapes = [] {
 }  // namespace codec::detail
 
 // For the latency histograms. The command of a refused line is not recorded, so it is `other`.
-inline Command command_of(const Query& q) noexcept {
+// with_cas: it is a retrieval whose reply has the CAS id.
+inline Command command_of(Opcode opcode, StoreMode mode, std::uint16_t options, bool with_cas) noexcept {
   using namespace codec::detail;  // NOLINT(google-build-using-namespace): the lines above
-  const bool with_cas = codec::reply_of(q) == codec::ReplyKind::gets;
-  const CommandShape shape = shape_of(q.opcode, q.mode, q.options, with_cas);
+  const CommandShape shape = shape_of(opcode, mode, options, with_cas);
   for (std::size_t i = 0; i < command_count; ++i) {
     if (shapes[i] == shape) return static_cast<Command>(i);
   }
   return Command::other;
+}
+inline Command command_of(const Query& q) noexcept {
+  return command_of(q.opcode, q.mode, q.options, codec::reply_of(q) == codec::ReplyKind::gets);
 }
 
 }  // namespace tandem

@@ -58,6 +58,7 @@ class Output {
   std::size_t size() const noexcept { return size_; }  // buffer bytes, pinned ones not counted
   std::uint64_t pinned_bytes() const noexcept { return pinned_bytes_; }
   std::uint64_t borrowed_bytes() const noexcept { return borrowed_bytes_; }
+  std::uint64_t external_bytes() const noexcept { return pinned_bytes_ + borrowed_bytes_; }
   bool empty() const noexcept { return size_ == 0 && external_.empty(); }
   // Pinned and lent stretches in order, each spliced in at its offset of the buffer.
   const std::vector<Segment>& externals() const noexcept { return external_; }

@@ -147,9 +147,7 @@ PacketParser::Step PacketParser::skip(const Request& r) noexcept {
 }
 
 PacketParser::Step PacketParser::drop_swallowed() noexcept {
-  const std::uint64_t dropped = std::min(parser_.swallow_bytes_, static_cast<std::uint64_t>(end_ - p_));
-  parser_.swallow_bytes_ -= dropped;
-  p_ += dropped;
+  p_ += parser_.drop(static_cast<std::uint64_t>(end_ - p_));
   return parser_.swallow_bytes_ == 0 ? Step::next : Step::need_more;
 }
 

@@ -132,7 +132,7 @@ void Parser::refuse_large(Batch& batch, std::uint32_t connection) {
 }
 
 const char* Parser::rewind(const Query& query) noexcept {
-  swallow_bytes_ = multiget_bytes_ = scanned_bytes_ = wanted_bytes_ = 0;
+  rewind_to_command();
   if (TD_UNLIKELY(codec::reply_of(query) == codec::ReplyKind::authenticate)) mode_ = Mode::authenticate;
   if (TD_UNLIKELY(mode_ == Mode::binary)) session_ = query.session;
   if (query.continues_line == 0) return query.wire;
@@ -165,11 +165,7 @@ bool LineParser::resume(Step& step) {
   return scanned_bytes_ == 0;
 }
 
-void LineParser::drop_swallowed() noexcept {
-  const std::uint64_t dropped = std::min(parser_.swallow_bytes_, static_cast<std::uint64_t>(end_ - p_));
-  parser_.swallow_bytes_ -= dropped;
-  p_ += dropped;
-}
+void LineParser::drop_swallowed() noexcept { p_ += parser_.drop(static_cast<std::uint64_t>(end_ - p_)); }
 
 // Any line.
 LineParser::Step LineParser::line() {

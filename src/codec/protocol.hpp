@@ -4,6 +4,7 @@
 // One Parser belongs to one connection and keeps what spans packets: swallowed data blocks, a half-parsed multiget, a
 // large value being received.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -78,14 +79,17 @@ class Parser {
   // REQUIRES: both outlive the parser.
   Parser(const ProtocolOptions& options, const Clock& clock) noexcept : options_(&options), clock_(&clock) {}
 
-  // What the next offered byte begins: a line, a packet, or neither, because a command is incomplete, or the client
-  // must authenticate or choose its protocol first.
-  enum class Begins : std::uint8_t { neither, line, packet };
-  TD_INLINE Begins begins() const noexcept {
-    if (TD_UNLIKELY((swallow_bytes_ | multiget_bytes_ | scanned_bytes_ | wanted_bytes_) != 0)) return Begins::neither;
-    if (TD_LIKELY(mode_ == Mode::text)) return Begins::line;
+  // The client's protocol; neither: it has not chosen one yet, or must authenticate first.
+  enum class Speaks : std::uint8_t { neither, text, binary };
+  TD_INLINE Speaks speaks() const noexcept {
+    if (TD_LIKELY(mode_ == Mode::text)) return Speaks::text;
     const bool may_ask = options_->sasl == nullptr || (session_ & codec::session::authenticated) != 0;
-    return mode_ == Mode::binary && may_ask ? Begins::packet : Begins::neither;
+    return mode_ == Mode::binary && may_ask ? Speaks::binary : Speaks::neither;
+  }
+  // Whether the next offered byte begins a command. If not, it continues one that is incomplete or of which keys are
+  // left, or belongs to a value that is dropped.
+  TD_INLINE bool begins_command() const noexcept {
+    return TD_LIKELY((swallow_bytes_ | multiget_bytes_ | scanned_bytes_ | wanted_bytes_) == 0);
   }
 
   // What the next offered byte belongs to, for `stats conns`: a command, a value that is kept until it is complete, or
@@ -117,6 +121,14 @@ class Parser {
   // again) and yields the same queries again.
   // REQUIRES: `query` came from this parser's parse(), is not prefilled, and its input is still there.
   const char* rewind(const Query& query) noexcept;
+  // The same where the next offered byte begins a command.
+  void rewind_to_command() noexcept { swallow_bytes_ = multiget_bytes_ = scanned_bytes_ = wanted_bytes_ = 0; }
+  // Of the `bytes` that are offered next: how many belong to a value that is dropped. They need not be offered.
+  std::uint64_t drop(std::uint64_t bytes) noexcept {
+    const std::uint64_t dropped = std::min(swallow_bytes_, bytes);
+    swallow_bytes_ -= dropped;
+    return dropped;
+  }
 
  private:
   friend class codec::LineParser;

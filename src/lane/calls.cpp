@@ -66,8 +66,8 @@ std::size_t CallLane::run(std::size_t first, ReplyVisitor visit, void* visitor) 
       ops_.run_calls(s);
     }
   });
-  lane::count_run(s, s.answered);
-  if (TD_UNLIKELY(sampled)) laps.end(s.answered, s.sets, 0, true);
+  lane::count_run(s, s.answered, 0);
+  if (TD_UNLIKELY(sampled)) laps.end({s.answered, s.sets, 0, 0}, true);
   return s.answered;
 }
 

@@ -238,11 +238,6 @@ TD_INLINE char* store(State& s, LaneSegment& segment, const Strip& strip, std::u
 TD_INLINE void reply(State& s, Strip& strip, std::uint32_t i, Found found, const Hit& hit, Replies& replies) {
   LaneSegment& segment = s.segments[s.answering];
   const std::uint8_t kind = strip.kind(i);
-  if (TD_UNLIKELY((kind & kind::begins_many) != 0)) {
-    replies.pause();
-    s.mark = {s.out->size(), s.hits, segment.queries};
-    replies.resume();
-  }
   if (TD_LIKELY(found == Found::hit)) {
     if (TD_LIKELY(word::ValueBytes::get(hit.fixed) <= codec::small_value_bytes_max)) {
       char* const end = put_any_hit(s, strip, i, hit, replies.p);
@@ -272,6 +267,7 @@ TD_NOINLINE inline bool enter_segment(State& s, std::uint32_t number) noexcept {
   if (TD_UNLIKELY(segment.follows && number != 0 && !s.segments[number - 1].is_answered())) {
     segment.rest = segment.begin;
     segment.stopped = true;
+    if (!segment.within_command) segment.parser->rewind_to_command();
     return false;
   }
   segment.output_begin = segment.output_end = s.out->size();
@@ -382,42 +378,53 @@ TD_INLINE std::uint32_t answer_uniform(State& s, const Strip& strip, Replies& re
   }
 }
 
-// Answers a get. False: the lane takes neither it nor the rest of its segment.
-TD_INLINE bool answer_one(State& s, Strip& strip, std::uint32_t i, Found found, const Hit& hit, Replies& replies) {
+// Answers what has no columns of its own: a row, or what a device has written. False: the lane takes neither it nor the
+// rest of its segment.
+TD_NOINLINE inline bool answer_not_plain(State& s, Strip& strip, std::uint32_t i, Replies& replies, Laps* laps) {
+  replies.pause();
+  bool done = true;
+  if (strip.is_row(i)) {
+    done = answer_row(s, strip, i, laps);
+  } else {
+    answer_run(s, strip, i);
+  }
+  replies.resume();
+  return done;
+}
+
+// Answers a get.
+TD_INLINE bool answer_one(State& s, Strip& strip, std::uint32_t i, Found found, const Hit& hit, Replies& replies,
+                          Laps* laps) {
   if (TD_LIKELY(found != Found::other && !is_too_long(found, hit))) {
     if (found == Found::hit) expect_like(s, hit);
     reply(s, strip, i, found, hit, replies);
     return true;
   }
-  return false;
+  replies.pause();
+  const bool done = answer_as_row(s, strip, i, laps);
+  replies.resume();
+  return done;
 }
 
-TD_INLINE bool is_run(const Strip& strip, std::uint32_t i) noexcept { return (strip.kind(i) & kind::run) != 0; }
-// WR of what a device has written.
-TD_INLINE void append_run(State& s, const Strip& strip, std::uint32_t i, Replies& replies) {
+TD_NOINLINE inline void stop_before(State& s, const Strip& strip, std::uint32_t i, Replies& replies) {
   replies.pause();
-  answer_run(s, strip, i);
+  stop(s, strip, i);
   replies.resume();
 }
 
-// A strip without sets in a timed run: KC of all queries, then WR of all.
+// A strip of plain gets and runs in a timed run: KC of all queries, then WR of all.
 TD_INLINE void answer_timed(State& s, Strip& strip, Replies& replies) {
   Found found[strip_queries];
   Hit hits[strip_queries];
   for (std::uint32_t i = 0; i < strip.count; ++i) {
-    if (!is_run(strip, i)) found[i] = check(s, strip, i, hits[i]);
+    if (!strip.is_run(i)) found[i] = check(s, strip, i, hits[i]);
   }
   s.laps->lap(Task::key_compare);
-  for (std::uint32_t i = 0; i < strip.count; ++i) {
+  for (std::uint32_t i = 0; i < strip.count && i < s.ends_at; ++i) {
     if (TD_UNLIKELY(!enter(s, strip, i, replies))) continue;
-    if (is_run(strip, i)) {
-      append_run(s, strip, i, replies);
-      continue;
-    }
-    if (TD_LIKELY(answer_one(s, strip, i, found[i], hits[i], replies))) continue;
-    replies.pause();
-    stop(s, strip, i);
-    replies.resume();
+    const bool done = strip.is_run(i) ? answer_not_plain(s, strip, i, replies, s.laps)
+                                      : answer_one(s, strip, i, found[i], hits[i], replies, s.laps);
+    if (TD_UNLIKELY(!done)) stop_before(s, strip, i, replies);
   }
 }
 
@@ -427,7 +434,7 @@ TD_NOINLINE inline void answer_in_order(State& s, Strip& strip, std::uint32_t i,
   const auto lap = [laps](Task task) {
     if (laps != nullptr) laps->lap(task);
   };
-  for (; i < strip.count; ++i) {
+  for (; i < strip.count && i < s.ends_at; ++i) {
     if (TD_UNLIKELY(!enter(s, strip, i, replies))) continue;
     bool done = false;
     if (strip.is_set(i)) {
@@ -440,20 +447,16 @@ TD_NOINLINE inline void answer_in_order(State& s, Strip& strip, std::uint32_t i,
         count_sets(s, strip, 1u << i);
       }
       lap(Task::insert);
-    } else if (TD_UNLIKELY(is_run(strip, i))) {
-      append_run(s, strip, i, replies);
-      done = true;
+    } else if (TD_UNLIKELY((strip.kind(i) & kind::not_plain) != 0)) {
+      done = answer_not_plain(s, strip, i, replies, laps);
     } else {
       Hit hit;
       const Found found = check(s, strip, i, hit);
       lap(Task::key_compare);
-      done = answer_one(s, strip, i, found, hit, replies);
+      done = answer_one(s, strip, i, found, hit, replies, laps);
       lap(Task::write_response);
     }
-    if (TD_LIKELY(done)) continue;
-    replies.pause();
-    stop(s, strip, i);
-    replies.resume();
+    if (TD_UNLIKELY(!done)) stop_before(s, strip, i, replies);
   }
 }
 
@@ -463,7 +466,7 @@ TD_INLINE void answer(State& s, Strip& strip) {
   const bool uniform = TD_LIKELY(strip.is_uniform) && (!M.timed || strip.sets == 0);
   const std::uint32_t done = uniform ? answer_uniform<M>(s, strip, replies) : 0;
   if (TD_UNLIKELY(done != strip.count)) {
-    if (M.timed && strip.sets == 0) {
+    if (M.timed && (strip.sets | strip.rows) == 0) {
       answer_timed(s, strip, replies);
     } else {
       answer_in_order<M>(s, strip, done, replies);
@@ -488,9 +491,9 @@ TD_NOINLINE inline void run_as(State& s) {
       [&s](Strip& strip, std::uint32_t k) TD_INLINE_LAMBDA {
         answer<M>(s, strip);
         if (TD_UNLIKELY(strip.located != 0) && s.source == Source::located) count_located(s, strip);
-        const bool is_full = s.out->size() + s.out->borrowed_bytes() >= s.output_bytes_max ||
+        const bool is_full = s.out->size() + s.out->external_bytes() >= s.output_bytes_max ||
                              s.context.retired_bytes >= task::retired_bytes_per_epoch_max;
-        return TD_LIKELY(!is_full) || !leave_before(s, k + 1);
+        return TD_LIKELY(!is_full) || !leave_before(s, k, std::exchange(s.ends_at, strip_queries));
       });
 }
 template <bool Timed>

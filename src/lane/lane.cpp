@@ -181,11 +181,20 @@ void expect_kind(State& state, const Strip& strip, std::uint32_t gets) noexcept 
   if ((last & kind::run) == 0) state.usual_kind = last;
 }
 
-void sample_keys(std::vector<std::string_view>& keys, const Strip& strip) {
+namespace {
+// The caller looks at the keys when the run has ended: then those that were decoded are gone.
+bool is_sampled(const LaneSegment& segment, const Query& row) noexcept {
+  return row.operation().is_access && row.key_bytes != 0 && row.key >= segment.begin && row.key < segment.end;
+}
+}  // namespace
+
+void sample_keys(State& state, const Strip& strip) {
+  std::vector<std::string_view>& keys = *state.keys;
   for (std::uint32_t i = 0; i < strip.count; ++i) {
-    if ((strip.kind(i) & kind::run) != 0) {
+    if (strip.is_run(i)) {
       append_first_keys(strip.line[i], strip.line[i] + strip.run[i].bytes, keys);
-    } else {
+    } else if (!strip.is_row(i) ||
+               is_sampled(state.segments[strip.segment(i)], state.rows->batch.query(place_of(state, strip) + i))) {
       keys.push_back(strip.key_of(i));
     }
   }
@@ -213,30 +222,31 @@ void answer_run(State& state, const Strip& strip, std::uint32_t i) {
     task::mark_reads(state.context.shared, reads);
 }
 
-void stop(State& state, const Strip& strip, std::uint32_t i) noexcept {
-  LaneSegment& segment = state.segments[strip.segment(i)];
-  if ((strip.kind(i) & kind::continues) != 0) {
-    state.out->truncate(state.mark.output, state.out->externals().size());
-    state.hits = state.mark.hits;
-    segment.queries = state.mark.queries;
+const char* rewind(State& state, const Strip& strip, std::uint32_t i) noexcept {
+  Parser& parser = *state.segments[strip.segment(i)].parser;
+  if (strip.is_row(i)) return parser.rewind(state.rows->batch.query(place_of(state, strip) + i));
+  if (TD_LIKELY((strip.kind(i) & kind::continues) == 0)) {
+    parser.rewind_to_command();
+    return strip.line_of(i);
   }
-  segment.rest = strip.line_of(i);
-  segment.stopped = true;
-  leave_segment(state);
+  const std::string_view key = strip.key_of(i);
+  const char* line_end = key.data() + key.size();
+  while (*line_end != '\r') ++line_end;
+  Query query{};
+  query.key = query.wire = key.data();
+  query.key_bytes = static_cast<std::uint8_t>(key.size());
+  query.wire_bytes = static_cast<std::uint32_t>(line_end - key.data());
+  query.continues_line = 1;
+  const bool is_gets = (strip.kind(i) & kind::command_mask) == kind::gets;
+  query.reply = static_cast<std::uint8_t>(is_gets ? codec::ReplyKind::gets : codec::ReplyKind::get);
+  return parser.rewind(query);
 }
 
-void leave(State& state, const Strip& strip, std::uint32_t i) noexcept {
-  const std::uint32_t number = strip.segment(i);
-  if ((strip.kind(i) & kind::continues) != 0) {
-    stop(state, strip, i);  // the general path takes a line with so many replies
-    state.parsing = number + 1;
-  } else {
-    state.segments[number].rest = strip.line_of(i);
-    state.parsing = number;
-    if (TD_UNLIKELY(state.runs != nullptr)) state.runs->leave(state.segments[number].end);
-  }
-  for (std::size_t later = number + 1; later < state.segments.size(); ++later)
-    state.segments[later].rest = state.segments[later].begin;
+void stop(State& state, const Strip& strip, std::uint32_t i) noexcept {
+  LaneSegment& segment = state.segments[strip.segment(i)];
+  segment.rest = rewind(state, strip, i);
+  segment.stopped = true;
+  leave_segment(state);
 }
 
 const char* read_set_words(const State& state, const char* p, const char* end, SetPart& set,
@@ -286,26 +296,27 @@ bool are_plain_keys(const char* key, const char* end, const char* begin) noexcep
   }
 }
 
-void Laps::end(std::uint64_t queries, std::uint64_t sets, std::uint64_t located, bool tasks) noexcept {
-  located = std::min(located, queries);  // replies of a line may have been taken back
+void Laps::end(const Queries& queries, bool tasks) noexcept {
   const auto record = [&](Task task, std::uint64_t on) {
     const auto t = static_cast<std::size_t>(task);
     counters_.cycles[t].add(spent_[t]);
     counters_.queries[t].add(on);
     counters_.record(task, spent_[t], on);
   };
+  const std::uint64_t on_host = queries.all - std::min(queries.located, queries.all);
   // The caller of run() writes the histogram of PP, together with those of RV and SD.
   if (parse_) {
     counters_.cycles[index_of(Task::parse)].add(spent_[index_of(Task::parse)]);
-    counters_.queries[index_of(Task::parse)].add(queries - located);
+    counters_.queries[index_of(Task::parse)].add(on_host);
   }
   if (!tasks) return;
   counters_.batches_sampled.add();
   // The time of MM is part of Insert's here, and that of RD is part of WR's.
-  for (const Task task : {Task::memory, Task::read_value, Task::write_response}) record(task, queries);
-  record(Task::search, queries - located);
-  record(Task::key_compare, queries - sets);
-  record(Task::insert, sets);
+  for (const Task task : {Task::memory, Task::read_value, Task::write_response}) record(task, queries.all);
+  record(Task::search, on_host);
+  record(Task::key_compare, queries.all - queries.inserts - queries.removes);
+  record(Task::insert, queries.inserts);
+  record(Task::remove, queries.removes);
 }
 
 bool may_run(const State& state) noexcept {
@@ -348,25 +359,49 @@ void look_at_index(State& s) noexcept {
   }
 }
 
-void count_run(State& state, std::uint64_t queries) noexcept {
+void count_run(State& state, std::uint64_t queries, std::uint64_t rows) noexcept {
   Context& context = state.context;
   context.tasks.batches.add();
-  context.tasks.queries_total.add(queries);
+  context.tasks.queries_total.add(queries + rows);
   const std::uint64_t gets = queries - state.sets;
   StoreCounters& counters = context.counters;
   counters.cmd_get.add(gets);
   counters.get_hits.add(state.hits);
   counters.get_misses.add(gets - state.hits);
-  if (state.sets == 0) return;
+  if (state.sets == 0 && rows == 0) return;
   counters.cmd_set.add(state.sets);
   counters.total_items.add(state.sets);
   // As the executor does, so that the index grows under a client with all its sets in the lane.
-  state.stored_since_check += state.sets;
-  if (TD_LIKELY(state.stored_since_check < task::stores_per_growth_check)) return;
-  state.stored_since_check = 0;
+  if (TD_LIKELY(counters.total_items.get() - state.stored_at_check < task::stores_per_growth_check)) return;
+  state.stored_at_check = counters.total_items.get();
   if (context.shared.index.wants_growth()) context.shared.maintenance.notify();
 }
 
+}  // namespace lane
+
+namespace lane {
+namespace {
+
+// Before the first of the run's segments.
+void go_to_begin(State& s) noexcept {
+  s.parsing = 0;
+  s.at = s.segments.empty() ? nullptr : s.segments[0].begin;
+  s.line = s.segments.empty() ? nullptr : line_at(s.segments[0]);
+  s.answering = State::none;
+  s.located_queries = s.device_keys = 0;
+  s.timed_rows = {};
+  s.ends_at = strip_queries;
+  s.rows_answered.clear();
+  if (TD_UNLIKELY(s.source != Source::text) && !s.segments.empty())
+    s.runs != nullptr ? s.runs->go_to(s.segments[0].begin) : s.located->go_to(s.segments[0].begin);
+  for (LaneSegment& segment : s.segments) {
+    segment.rest = segment.begin;
+    // So that a segment without padding fails with any instructions: the widest ones do not always read it.
+    if constexpr (TD_ADDRESS_SANITIZER != 0) static_cast<void>(opaque(segment.end[lane_padding_bytes - 1]));
+  }
+}
+
+}  // namespace
 }  // namespace lane
 
 Lane::Lane(Context& context, const ProtocolOptions& options, std::string_view instructions)
@@ -378,6 +413,8 @@ Lane::~Lane() = default;
 
 std::string_view Lane::instructions() const noexcept { return ops_.name; }
 
+std::span<const LaneRow> Lane::rows() const noexcept { return state_->rows_answered; }
+
 void Lane::set_answers(FrameRuns* runs, LocatedKeys* located) noexcept {
   TD_DEBUG_ASSERT(located == nullptr || (runs == nullptr && state_->cells_in == lane::CellsIn::table));
   state_->runs = runs;
@@ -386,6 +423,8 @@ void Lane::set_answers(FrameRuns* runs, LocatedKeys* located) noexcept {
                    : located != nullptr ? lane::Source::located
                                         : lane::Source::text;
 }
+
+void Lane::set_turn(std::uint64_t ticks) noexcept { state_->turn_ticks = ticks; }
 
 void Lane::always_defer() noexcept { state_->always_defers = true; }
 
@@ -407,18 +446,7 @@ std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t 
   // A deferred set must be executed, also where the device's table has no room for its key.
   s.defers = !context_.shared.placement.wants_search() && lane::may_defer(s);
   lane::set_ring(s);
-  s.parsing = 0;
-  s.at = segments.empty() ? nullptr : segments[0].begin;
-  s.line = nullptr;
-  s.answering = lane::State::none;
-  s.located_queries = s.device_keys = 0;
-  if (TD_UNLIKELY(s.source != lane::Source::text) && !segments.empty())
-    s.runs != nullptr ? s.runs->go_to(segments[0].begin) : s.located->go_to(segments[0].begin);
-  for (LaneSegment& segment : segments) {
-    segment.rest = segment.begin;
-    // So that a segment without padding fails with any instructions: the widest ones do not always read it.
-    if constexpr (TD_ADDRESS_SANITIZER != 0) static_cast<void>(opaque(segment.end[lane_padding_bytes - 1]));
-  }
+  lane::go_to_begin(s);
   std::size_t done = 0;
   lane::run_in_epoch(s, [&] {
     if (TD_UNLIKELY(sampled || time_parse)) {
@@ -431,15 +459,22 @@ std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t 
     done = s.parsing;
   });
   if (TD_UNLIKELY(s.is_elsewhere) && s.sets != 0) context_.shared.placement.reclaim_changes(context_.cache);
-  std::uint64_t queries = 0;
-  for (const LaneSegment& segment : segments) queries += segment.queries;
+  std::uint64_t queries = 0, rows = 0;
+  for (const LaneSegment& segment : segments) {
+    queries += segment.queries;
+    rows += segment.rows;
+  }
   queries -= s.device_keys;
   s.last_queries = queries;
-  lane::count_run(s, queries);
+  lane::count_run(s, queries, rows);
   if (TD_UNLIKELY(s.located_queries != 0)) {
     for (const Task task : {Task::parse, Task::search}) tasks.on_device[index_of(task)].add(s.located_queries);
   }
-  if (TD_UNLIKELY(sampled || time_parse)) laps.end(queries, s.sets, s.located_queries, sampled);
+  if (TD_UNLIKELY(sampled || time_parse)) {
+    const lane::Laps::Queries& timed = s.timed_rows;
+    laps.end({queries + rows, s.sets + timed.inserts, timed.removes, s.located_queries}, sampled);
+  }
+  if (TD_UNLIKELY(s.rows != nullptr)) s.rows->end_run();
   return done;
 }
 

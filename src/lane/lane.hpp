@@ -1,15 +1,17 @@
-// The fast lane executes plain reads and sets from the bytes of their requests to the bytes of their replies, ahead of
-// the parser and the executor.
+// The lane executes requests from their bytes to the bytes of their replies.
 //
-// Text protocol: `get`, `gets` (of any number of keys), `mg key v`, `mg key v K`, `set` with or without noreply, and
-// `ms key bytes` with or without T. Binary protocol: GET, GETQ, GETK, GETKQ, SET and SETQ without a CAS id. The lane
-// reads the input of many connections and appends the replies to an Output: the same bytes as the general path (codec/,
-// pipeline/) writes.
+// Plain commands are parsed by vectors and have columns of their own. Text protocol: `get`, `gets` (of any number of
+// keys), `mg key v`, `mg key v K`, `set` with or without noreply, and `ms key bytes` with or without T. Binary
+// protocol: GET, GETQ, GETK, GETKQ, SET and SETQ without a CAS id. Of any other command the parser (codec/) makes a
+// query, a row of the strip, which is executed in its turn by the operations of the general path (task/), and answered
+// by its writer. So is a plain read whose item has expired, been flushed, is stale or huge, or has a value that is
+// pinned. The lane reads the input of many connections and appends the replies to an Output: the same bytes as the
+// general path writes.
 //
-// The lane stops in a connection's input before a command that it does not take, and the general path continues from
-// `rest`. Nothing of that command has been done. This is any other command, a line that is not plain or not complete,
-// an incomplete value, an item that has expired, been flushed, is stale, huge or long, and a set for which no slot or
-// no cell is at hand.
+// The lane stops in a connection's input, and the general path continues from `rest`: before a control command, one
+// that authenticates or closes, a large value that has not arrived, a command that is not complete, and one for which
+// no slot or no cell is at hand. Nothing of that command has been done. With a device's answers it stops before any
+// row.
 //
 // Commands take effect in the order of the input: a get copies its value in its turn, and a set is executed in its
 // turn, in place (docs/decisions/0026) or beside the old item. A location found earlier is only a candidate, because
@@ -44,6 +46,7 @@
 #include "codec/protocol.hpp"
 #include "frames/frame_runs.hpp"
 #include "frames/located_keys.hpp"
+#include "query/opcode.hpp"
 #include "task/context.hpp"
 
 namespace tandem {
@@ -71,29 +74,55 @@ inline constexpr std::size_t lane_command_count = 8;
 
 // One connection's input and the result of a run over it.
 struct LaneSegment {
-  // REQUIRES: [begin, end + lane_padding_bytes) is readable; a line or a packet begins at `begin` (Parser::begins()).
+  // REQUIRES: [begin, end + lane_padding_bytes) is readable, and the parser is to be offered the bytes from `begin` on
+  // next. It speaks text, or it is `binary` (Parser::speaks()), and outlives the runs.
   const char* begin;
   const char* end;
+  Parser* parser;
   bool binary;
   // It continues the stream of the segment before it, as what threads give each other in turn: it is answered if the
   // lane has answered all of that one.
   bool follows = false;
+  // `begin` is not where a command begins (Parser::begins_command()).
+  bool within_command = false;
 
-  // Set by Lane::run(): where the first unanswered command begins; `end`: all are answered.
+  // Set by Lane::run(): where the first unanswered query begins, or the incomplete command; `end`: all are answered.
+  // The parser is to be offered the bytes from there on next.
   const char* rest = nullptr;
   // Its replies in the Output, and what is spliced into them: a device's, which last until its flight ends.
   std::size_t output_begin = 0, output_end = 0, externals_begin = 0, externals_end = 0;
   // Commands executed, quiet ones and a device's included, by kind; `queries` counts their keys.
   std::array<std::uint32_t, lane_command_count> commands{};
   std::uint32_t queries = 0;
-  // The general path must continue from `rest`.
-  bool stopped = false;
+  std::uint32_t rows = 0;       // keys, and commands without one, of commands that are not plain
+  std::uint32_t row_metas = 0;  // of them, those of meta commands
+  // The general path must continue from `rest`; or its turn is over, and the rest waits for the next one.
+  bool stopped = false, turn_ended = false;
+  std::uint64_t turn_begin = 0;  // in ticks: when its first row was executed; 0: none has been
 
   // Whether the last run has answered all of it.
   bool is_answered() const noexcept { return rest == end && !stopped; }
   bool has_replies() const noexcept { return output_begin != output_end || externals_begin != externals_end; }
   // Prepares what is left for another run.
-  void resume() noexcept { *this = {.begin = rest, .end = end, .binary = binary, .follows = follows, .rest = rest}; }
+  void resume() noexcept {
+    *this = {.begin = rest,
+             .end = end,
+             .parser = parser,
+             .binary = binary,
+             .follows = follows,
+             .within_command = !parser->begins_command(),
+             .rest = rest,
+             .turn_begin = turn_begin};
+  }
+};
+
+// A command that is not plain: its segment's number in the run, and of its last query what command_of() needs.
+struct LaneRow {
+  std::uint32_t segment;
+  Opcode opcode;
+  StoreMode mode;
+  std::uint16_t options;
+  bool with_cas;
 };
 
 // One per worker. Thread safety: one thread at a time, that of the context.
@@ -113,6 +142,9 @@ class Lane {
   // waits for an index that comes back from a lost device, and asks for no candidate then.
   void set_answers(FrameRuns* runs, LocatedKeys* located) noexcept;
 
+  // After so much time a segment's turn is over, before its next row. The time begins with the first one.
+  void set_turn(std::uint64_t ticks) noexcept;
+
   // For tests: sets that a later one overwrites are deferred even if no other worker sets their keys.
   void always_defer() noexcept;
 
@@ -120,7 +152,7 @@ class Lane {
   // no observer follows single look-ups.
   bool may_run() const noexcept;
 
-  // Answers the segments in order, in one epoch. Ends early, between two commands, when `out` holds output_bytes_max or
+  // Answers the segments in order, in one epoch. Ends early, between two queries, when `out` holds output_bytes_max or
   // more, or when sets have retired so much memory that an epoch should end. Returns the number of finished segments:
   // once the output has been sent, the caller offers the next one again from its `rest` on. time_parse: also times and
   // counts PP (the other tasks are timed in a sample of the runs, as in batches). keys: nullptr, or receives the keys
@@ -128,6 +160,8 @@ class Lane {
   // does: the epoch has ended then, and the segments must not be used again.
   std::size_t run(std::span<LaneSegment> segments, Output& out, std::size_t output_bytes_max, bool time_parse = false,
                   std::vector<std::string_view>* keys = nullptr);
+  // The commands that are not plain of the last run, in order.
+  std::span<const LaneRow> rows() const noexcept;
 
   // "scalar", "avx2", "avx512", "avx512-vaes", "neon".
   std::string_view instructions() const noexcept;

@@ -88,6 +88,17 @@ struct Filling {
     strip.located |= 1u << count;
     std::memset(strip.key16[count++], 0, short_key_bytes_max);
   }
+  // A row: its key may be anywhere, and as long as it likes. Without one it is searched for like a key of no bytes.
+  TD_INLINE void put_row(const Query& query) noexcept {
+    const std::string_view key = query.operation().has_key ? query.key_view() : std::string_view(query.wire, 0);
+    differ |= (note(key.data(), key.size(), kind::row) ^ first) | std::uint32_t{kind::row} << info::kind_shift;
+    longest |= static_cast<std::uint32_t>(short_key_bytes_max) - static_cast<std::uint32_t>(key.size());
+    strip.line[count] = query.wire;
+    strip.layout[count] = no_layout;
+    const ShortKey short_key = load_short_key(strip.key[count], std::min(key.size(), short_key_bytes_max));
+    strip.rows |= static_cast<std::uint8_t>(1u << count);
+    std::memcpy(strip.key16[count++], &short_key, sizeof short_key);
+  }
   // Sets of different kinds do not end a strip's uniformity, so only the segment is compared.
   TD_INLINE void put_set(const char* key, std::size_t key_bytes, std::uint8_t kind, const SetPart& set) noexcept {
     constexpr std::uint32_t segment_mask = ~std::uint32_t{0} << info::segment_shift;
@@ -116,6 +127,19 @@ struct Filling {
     K::load_short_key(strip.key16[count++], key, key_bytes);
   }
 };
+
+// Calls f(copy): so the original stays in registers for the usual lines.
+template <class F>
+TD_INLINE auto on_copy(Filling& filling, F f) noexcept {
+  Filling copy{filling.strip,        filling.unusual_layout, filling.segment,        opaque(filling.count),
+               opaque(filling.sets), opaque(filling.first),  opaque(filling.differ), opaque(filling.longest)};
+  const auto result = f(copy);
+  filling.count = copy.count;
+  filling.sets = copy.sets;
+  filling.differ = copy.differ;
+  filling.longest = copy.longest;
+  return result;
+}
 
 // Takes keys of a line with several, which are known to be plain.
 TD_INLINE void parse_keys(State& s, Filling& filling, Words& words) noexcept {
@@ -294,19 +318,13 @@ TD_INLINE void parse_lines(State& s, Filling& filling, const LaneSegment& segmen
   using codec::load;
   Words words(s.at, segment.begin, segment.end);
   if (TD_UNLIKELY(s.line != nullptr)) {
+    if (s.line == within_row) return;
     parse_keys(s, filling, words);
     words.go_to(s.at);
   }
-  // Works on copies, so that the originals stay in registers for the usual lines.
   const auto take_any_keys = [&](const char* p, bool is_gets) noexcept {
-    Filling others{filling.strip,        filling.unusual_layout, filling.segment,        opaque(filling.count),
-                   opaque(filling.sets), opaque(filling.first),  opaque(filling.differ), opaque(filling.longest)};
     Words theirs = words;
-    const char* const next = take_keys(s, others, theirs, p, is_gets);
-    filling.count = others.count;
-    filling.differ = others.differ;
-    filling.longest = others.longest;
-    return next;
+    return on_copy(filling, [&](Filling& copy) { return take_keys(s, copy, theirs, p, is_gets); });
   };
   const char* p = s.at;
   while (!filling.full() && (!Until || p < until)) {
@@ -373,6 +391,7 @@ inline constexpr std::uint64_t plain_get_opcodes = [] {
 // As parse_lines() for packets.
 TD_INLINE void parse_packets(State& s, Filling& filling, const LaneSegment& segment) noexcept {
   namespace binary = codec::binary;
+  if (TD_UNLIKELY(s.line == within_row)) return;
   const char* p = s.at;
   const char* const end = segment.end;
   while (!filling.full() && end - p >= static_cast<std::ptrdiff_t>(binary::header_bytes)) {
@@ -396,6 +415,23 @@ TD_INLINE void parse_packets(State& s, Filling& filling, const LaneSegment& segm
   s.at = p;
 }
 
+// False: the lane's part of the segment ends at State::at.
+TD_NOINLINE inline bool put_rows(State& s, Filling& filling, LaneSegment& segment) noexcept {
+  const std::uint32_t place = place_of(s, filling.strip) + static_cast<std::uint32_t>(filling.count);
+  const std::uint32_t rows = take_rows(s, segment, place, strip_queries - static_cast<std::uint32_t>(filling.count));
+  for (std::uint32_t i = 0; i < rows; ++i) filling.put_row(s.rows->batch.query(place + i));
+  return rows != 0;
+}
+
+// Rows, and what is plain behind them, until the strip is full or the lane's part of the segment ends.
+TD_NOINLINE inline bool fill_from_rows(State& s, Filling& filling, LaneSegment& segment) noexcept {
+  while (!filling.full() && s.at != segment.end && put_rows(s, filling, segment)) {
+    if (filling.full()) return true;
+    segment.binary ? parse_packets(s, filling, segment) : parse_lines(s, filling, segment);
+  }
+  return filling.full();
+}
+
 // Sets what the strip's queries have in common.
 TD_INLINE void end_filling(State& s, Strip& strip, const Filling& filling) noexcept {
   strip.count = static_cast<std::uint32_t>(filling.count);
@@ -407,7 +443,7 @@ TD_INLINE void end_filling(State& s, Strip& strip, const Filling& filling) noexc
   strip.is_uniform =
       differ == 0 && filling.full() && !strip.has_long_key && (strip.gets & (kind::continues | kind::begins_many)) == 0;
   if (TD_UNLIKELY(differ != 0)) expect_kind(s, strip, ~filling.sets & ((2u << (filling.count - 1)) - 1));
-  if (TD_UNLIKELY(s.keys != nullptr)) sample_keys(*s.keys, strip);
+  if (TD_UNLIKELY(s.keys != nullptr)) sample_keys(s, strip);
 }
 
 // Fills the strip: lines(filling, segment) takes lines as parse_lines() does.
@@ -425,12 +461,14 @@ TD_INLINE void fill(State& s, Strip& strip, Lines lines) noexcept {
                 << info::kind_shift;
       }
       segment.binary ? parse_packets(s, filling, segment) : lines(filling, segment);
+      if (TD_UNLIKELY(!filling.full() && s.at != segment.end))
+        on_copy(filling, [&](Filling& copy) { return fill_from_rows(s, copy, segment); });
       if (filling.full()) break;
       segment.rest = s.at;
     }
-    ++s.parsing;
-    s.line = nullptr;
-    if (s.parsing < s.segments.size()) s.at = s.segments[s.parsing].begin;
+    if (++s.parsing == s.segments.size()) break;
+    s.at = s.segments[s.parsing].begin;
+    s.line = line_at(s.segments[s.parsing]);
   }
   end_filling(s, strip, filling);
 }

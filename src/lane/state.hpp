@@ -18,10 +18,10 @@
 #include "index/set_associative/set_index.hpp"
 #include "index/slab_list/slab_index.hpp"
 #include "lane/lane.hpp"
-#include "observe/task_counters.hpp"
+#include "lane/laps.hpp"
+#include "lane/rows.hpp"
 #include "task/key_compare.hpp"
 #include "task/store_in_place.hpp"
-#include "task/timer.hpp"
 
 namespace tandem::lane {
 
@@ -45,7 +45,9 @@ inline constexpr std::uint8_t last_of_line = 1 << 3;  // END follows
 inline constexpr std::uint8_t continues = 1 << 4;     // not the first key of its line
 inline constexpr std::uint8_t begins_many = 1 << 5;   // the first of several
 inline constexpr std::uint8_t no_reply = 1 << 6;      // a set that is not answered
-inline constexpr std::uint8_t run = 1 << 7;           // in a query's place: requests that a device has answered
+inline constexpr std::uint8_t not_plain = 1 << 7;     // one of the next two
+inline constexpr std::uint8_t run = not_plain;        // in a query's place: requests that a device has answered
+inline constexpr std::uint8_t row = run | no_reply;   // a command without a plain form: Rows has its query
 }  // namespace kind
 
 // A query in one word: |31 segment 16|15 kind 8|7 key_bytes 0|
@@ -105,7 +107,7 @@ struct alignas(cache_line_bytes) Strip {
   const Item* item[strip_queries];       // the candidate; no_item: none
   std::uint32_t info[strip_queries];
   const char* key[strip_queries];
-  const char* line[strip_queries];  // where the line begins, if it has several keys; where a run does
+  const char* line[strip_queries];  // where the line begins, if it has several keys; where a run or a row does
   union {
     SetPart set[strip_queries];   // of sets
     FrameRun run[strip_queries];  // of runs
@@ -123,6 +125,7 @@ struct alignas(cache_line_bytes) Strip {
   std::uint32_t overwritten = 0;  // bit i: query i is a set that query successor[i] of the ring overwrites
   std::uint8_t successor[strip_queries];  // in the ring's order of queries
   std::uint8_t deferred[strip_queries];   // of a set that overwrites one: its place in Deferring::sets
+  std::uint8_t rows = 0;                  // bit i: query i is a row
   bool is_uniform = false;                // full, one segment, gets of one kind, one key a line, no long key
   bool has_long_key = false;
   std::uint8_t gets = 0;  // the kind of the gets of a uniform strip
@@ -131,10 +134,12 @@ struct alignas(cache_line_bytes) Strip {
   std::uint8_t kind(std::uint32_t i) const noexcept { return lane::info::kind(info[i]); }
   std::uint32_t segment(std::uint32_t i) const noexcept { return lane::info::segment(info[i]); }
   bool is_set(std::uint32_t i) const noexcept { return (sets >> i & 1) != 0; }
+  bool is_row(std::uint32_t i) const noexcept { return (rows >> i & 1) != 0; }
+  bool is_run(std::uint32_t i) const noexcept { return (kind(i) & kind::row) == kind::run; }
   // Where the command begins.
   const char* line_of(std::uint32_t i) const noexcept {
     const std::uint8_t k = kind(i);
-    return (k & (kind::continues | kind::begins_many | kind::run)) != 0
+    return (k & (kind::continues | kind::begins_many | kind::not_plain)) != 0
                ? line[i]
                : key[i] - bytes_before_key[k & kind::command_mask];
   }
@@ -215,30 +220,6 @@ enum class Found : std::uint8_t {
 struct Hit {
   const Item* item;
   std::uint64_t state, fixed;
-};
-
-// Time per task of a run, as TaskTimer measures it for a batch.
-class Laps {
- public:
-  Laps(TaskCounters& counters, bool parse) noexcept : counters_(counters), parse_(parse) {}
-  void begin() noexcept {
-    own_ticks_ = TaskTimer::own_ticks();
-    last_ = cycles_now();
-  }
-  TD_INLINE void lap(Task task) noexcept {
-    const std::uint64_t now = cycles_now(), spent = now - last_;
-    spent_[static_cast<std::size_t>(task)] += spent - std::min(spent, own_ticks_);
-    last_ = now;
-  }
-  // Adds the laps to the counters, for `queries` queries of which `sets` are sets.
-  // `located` of them were parsed and searched for by a device.
-  void end(std::uint64_t queries, std::uint64_t sets, std::uint64_t located, bool tasks) noexcept;
-
- private:
-  TaskCounters& counters_;
-  bool parse_;
-  std::uint64_t last_ = 0, own_ticks_ = 0;
-  std::array<std::uint64_t, task_count> spent_{};
 };
 
 // How a run's strips are taken through the stages.
@@ -328,7 +309,7 @@ struct State {
   // Position of the parser.
   std::uint32_t parsing = 0;   // the segment
   const char* at = nullptr;    // in it
-  const char* line = nullptr;  // the line with further keys from `at` on; nullptr: none
+  const char* line = nullptr;  // the line with further keys from `at` on; nullptr: none; within_row: the parser has it
   std::uint8_t line_kind = 0;
   std::uint8_t usual_kind = 0;  // kind of the last get
 
@@ -344,17 +325,16 @@ struct State {
   bool always_defers = false;                             // Lane::always_defer()
   std::uint64_t last_queries = 0;                         // of the last run
   std::uint64_t sets_before = 0, overwritten_before = 0;  // the counters when may_defer() last judged
-  // Counts at the beginning of the last line with several keys, to take back its replies.
-  struct Mark {
-    std::size_t output = 0;
-    std::uint64_t hits = 0;
-    std::uint32_t queries = 0;
-  };
-  Mark mark;
+  std::unique_ptr<Rows> rows;                             // nullptr: no run has had one
+  Laps::Queries timed_rows{};                             // of this run, inserts and removes
+  std::uint64_t turn_ticks = ~std::uint64_t{0};           // Lane::set_turn()
+  std::vector<LaneRow> rows_answered;
+  // The run ends before this query of the strip that is answered: what was written before it is to be sent.
+  std::uint32_t ends_at = strip_queries;
   // Cache lines of an item to prefetch beyond the first, predicted from recent hits.
   std::uint32_t more_lines = 0;
-  std::uint64_t stored_since_check = 0;  // whether the index should grow
-  bool is_elsewhere = false;             // the table is on devices alone: all candidates are located
+  std::uint64_t stored_at_check = 0;  // StoreCounters::total_items when it was asked whether the index should grow
+  bool is_elsewhere = false;          // the table is on devices alone: all candidates are located
 };
 struct CallState;
 
@@ -404,8 +384,8 @@ bool may_defer(State& state) noexcept;
 void set_ring(State& state) noexcept;
 // As Lane::may_run() and CallLane::may_run().
 bool may_run(const State& state) noexcept;
-// Adds a run's queries to the counters. REQUIRES: its epoch has ended.
-void count_run(State& state, std::uint64_t queries) noexcept;
+// Adds a run's queries to the counters; rows are counted where they are executed. REQUIRES: its epoch has ended.
+void count_run(State& state, std::uint64_t queries, std::uint64_t rows) noexcept;
 // What a run's searches need to know of the index. REQUIRES: inside the epoch.
 void look_at_index(State& s) noexcept;
 // Inside the epoch of a run before which devices alone had the index: whether they still have it, and where the run's
@@ -471,8 +451,8 @@ TD_NOINLINE void write_long(State& state, const Strip& strip, std::uint32_t i, c
 // Predicts that the next gets are of the last one's kind. Bit i of `gets`: query i is no set. A run's kind is no
 // query's.
 TD_NOINLINE void expect_kind(State& state, const Strip& strip, std::uint32_t gets) noexcept;
-// Appends the strip's keys, and the first ones of the lines of runs.
-TD_NOINLINE void sample_keys(std::vector<std::string_view>& keys, const Strip& strip);
+// Appends the strip's keys, and the first ones of the lines of runs, to State::keys.
+TD_NOINLINE void sample_keys(State& state, const Strip& strip);
 // Answers what a device has: query i of the strip is a run.
 TD_NOINLINE void answer_run(State& state, const Strip& strip, std::uint32_t i);
 TD_INLINE void leave_segment(State& state) noexcept {
@@ -480,10 +460,33 @@ TD_INLINE void leave_segment(State& state) noexcept {
   state.segments[state.answering].output_end = state.out->size();
   state.answering = State::none;
 }
-// Stops query i's segment before the query's command, and takes back the replies to earlier keys of its line.
+// Has the segment's parser begin with query i again. Returns where that is.
+TD_NOINLINE const char* rewind(State& state, const Strip& strip, std::uint32_t i) noexcept;
+// Stops query i's segment before that query.
 TD_NOINLINE void stop(State& state, const Strip& strip, std::uint32_t i) noexcept;
-// Ends the run before query i. The caller offers its segment and later ones again (State::parsing is the first).
-TD_NOINLINE void leave(State& state, const Strip& strip, std::uint32_t i) noexcept;
+
+// --- rows
+
+// State::line while the segment's parser is within a command.
+inline constexpr char within_row[] = "";
+TD_INLINE const char* line_at(const LaneSegment& segment) noexcept {
+  return TD_LIKELY(!segment.within_command) ? nullptr : within_row;
+}
+// Has the parser make queries of commands at State::at, or keys of one, and moves that behind them. place: of the first
+// one in the ring, where there are so many places. Returns how many; 0: the lane's part of the segment ends at
+// State::at.
+TD_NOINLINE std::uint32_t take_rows(State& state, LaneSegment& segment, std::uint32_t place,
+                                    std::uint32_t places) noexcept;
+// Executes a row and appends its reply. False: it needs what can be had only outside an epoch, and nothing has changed.
+// laps: nullptr, or those of a timed run. Throws std::bad_alloc.
+TD_NOINLINE bool answer_row(State& state, const Strip& strip, std::uint32_t i, Laps* laps);
+// The same for a plain read that is not usual (Found::other), or has a value that is pinned.
+TD_NOINLINE bool answer_as_row(State& state, const Strip& strip, std::uint32_t i, Laps* laps);
+// The place of the strip's first query in the ring.
+TD_INLINE std::uint32_t place_of(const State& state, const Strip& strip) noexcept {
+  return static_cast<std::uint32_t>(&strip - state.ring_begin) * strip_queries;
+}
+
 // Reads "flags exptime bytes[ noreply]" in plain numbers at `p`. Returns where the line ends, or nullptr if the line is
 // not plain or does not end within [p, end).
 TD_NOINLINE const char* read_set_words(const State& state, const char* p, const char* end, SetPart& set,

@@ -84,6 +84,7 @@ TD_INLINE bool take_located(State& s, Filling& filling, const LaneSegment& segme
 // As parse(): located keys, and lines between them.
 TD_INLINE void take_located_and_parse(State& s, Strip& strip) noexcept {
   fill(s, strip, [&s](Filling& filling, const LaneSegment& segment) {
+    if (TD_UNLIKELY(s.line == within_row)) return;
     while (s.at != segment.end) {
       if (TD_LIKELY(s.located->find(s.at, s.line != nullptr))) {
         if (TD_UNLIKELY(!take_located(s, filling, segment)) || filling.full()) return;
@@ -114,6 +115,7 @@ TD_INLINE void take_runs_and_parse(State& s, Strip& strip) noexcept {
   fill(s, strip, [&s](Filling& filling, const LaneSegment& segment) {
     FrameRuns& runs = *s.runs;
     runs.enter(segment.end);
+    if (TD_UNLIKELY(s.line == within_row)) return;
     while (s.at != segment.end && !filling.full()) {
       if (s.line == nullptr && runs.take(s.at)) {
         prefetch_replies(runs);

@@ -19,19 +19,27 @@ TD_INLINE const Schedule& schedule_of(const State& s) noexcept {
   return s.cells_in == CellsIn::leaf ? of_leaves : s.cells_in == CellsIn::slab ? of_slabs : of_sets;
 }
 
-// The output or the epoch is full: ends the run before the first unanswered query of strip `k` and later ones. False:
+// The output or the epoch is full: ends the run before the first unanswered query, `first` of strip `k` or a later one.
+// Segments with unanswered queries begin there when they are offered again; State::parsing is the first of them. False:
 // all parsed queries are answered.
-TD_NOINLINE inline bool leave_before(State& s, std::uint32_t k) noexcept {
-  for (const std::uint32_t end = k + s.hashed_ahead + 1; k != end; ++k) {
+TD_NOINLINE inline bool leave_before(State& s, std::uint32_t k, std::uint32_t first) noexcept {
+  std::uint32_t left = State::none;
+  for (const std::uint32_t end = k + s.hashed_ahead + 2; k != end; ++k, first = 0) {
     const Strip& strip = s.ring_begin[k & s.ring_mask];
-    for (std::uint32_t i = 0; i < strip.count; ++i) {
-      if (s.segments[strip.segment(i)].stopped) continue;
-      leave(s, strip, i);
-      return true;
+    for (std::uint32_t i = first; i < strip.count; ++i) {
+      const std::uint32_t number = strip.segment(i);
+      LaneSegment& segment = s.segments[number];
+      if (segment.stopped || number == left) continue;
+      segment.rest = rewind(s, strip, i);
+      if (left == State::none) {
+        s.parsing = number;
+        if (TD_UNLIKELY(s.runs != nullptr)) s.runs->leave(segment.end);
+      }
+      left = number;
     }
     if (strip.count != strip_queries) break;
   }
-  return false;
+  return left != State::none;
 }
 
 // The stages before the answer of the strips in progress, when strip k has been taken. strip(number): by its number.
@@ -98,7 +106,7 @@ TD_INLINE void run_strips(State& s, Take take, Answer answer) {
     const auto strip = [ring, wrap = mask](std::uint32_t number) -> Strip& { return *opaque(&ring[number & wrap]); };
     Strip& taken = strip(k);
     taken.count = taken.added = 0;
-    taken.located = 0;
+    taken.located = taken.rows = 0;
     if constexpr (M.defers) taken.overwrites = taken.overwritten = 0;
     bool is_alone = false;
     if (TD_LIKELY(last == ~std::uint32_t{0})) {

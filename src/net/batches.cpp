@@ -48,7 +48,7 @@ void Batches::execute(bool continues) {
   }
   for (std::size_t i = 0; i < in_.entries.size() - (continues ? 1 : 0); ++i) finish(in_.entries[i]);
   in_.entries.clear();
-  in_.stays_here = in_.stays_here && continues;  // the lane's replies may still wait to go ahead of the last one's
+  in_.stays_here = in_.stays_here && continues;
   if (!continues) return;
   last.first_query = 0;
   last.sent_at = 0;
@@ -84,7 +84,6 @@ void Batches::finish(Entry& entry) {
   connections_.serve_again(c);
 }
 
-// What `stats conns` says that the connection waits for, where the parser knows.
 void Batches::note_input(Connection& c) noexcept {
   const ConnectionState now = c.state.load(std::memory_order_relaxed);
   const Parser::Within within = c.parser.within();

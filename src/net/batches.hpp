@@ -61,12 +61,14 @@ class Batches {
   void answer() { execute(false); }
   void end_answer() noexcept;
 
+  // What `stats conns` says that the connection waits for, where the parser knows.
+  static void note_input(Connection& c) noexcept;
+
  private:
   void begin_intake();
   void mark_in_flight(bool is_in_flight) noexcept;
   void execute(bool continues);
   void finish(Entry& entry);
-  static void note_input(Connection& c) noexcept;
 
   WorkerState& worker_;
   Connections& connections_;

@@ -1,6 +1,5 @@
 #include "net/dispatcher.hpp"
 
-#include <algorithm>
 #include <chrono>
 #include <utility>
 #include <vector>
@@ -37,7 +36,6 @@ bool Dispatcher::hand_over_batch(bool continues) {
     in.entries.back().stop = Stop::yield;
     worker_.counters.conn_yields.add();
   }
-  TD_ASSERT(std::ranges::all_of(in.entries, [](const Entry& entry) { return entry.ahead_bytes == 0; }));
   batches_.hand_over([&] { worker_.runner->submit(plan); });
   return true;
 }

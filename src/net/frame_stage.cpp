@@ -88,7 +88,7 @@ bool FrameStage::fill(FrameColumns& frames) {
   for_each_asked(
       [&](std::size_t i) {
         const LaneSegment& s = batches_.in().segments[i];
-        if (s.binary) return;
+        if (s.binary || s.within_command) return;
         static_cast<void>(frames.add_stream(input.offset_of(s.begin), static_cast<std::uint64_t>(s.end - s.begin)));
       },
       [&](const FrameDatagram& d) {

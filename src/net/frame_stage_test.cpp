@@ -139,6 +139,18 @@ TEST_F(Framing, WhatTheLaneLeavesGoesBehindLentReplies) {
   EXPECT_EQ(receive(client.socket), "STORED\r\n" + replies + "DELETED\r\n" + hit("v", value) + "END\r\n");
 }
 
+TEST_F(Framing, AValuePinnedBehindLentRepliesIsUnpinned) {
+  const std::string value(60, 'v'), large(20'000, 'l'), replies = times(60, hit("v", value) + "END\r\n");
+  store("v", value);
+  store("large", large);
+  const Client client = connect_text();
+  ask({{client, times(60, "get v\r\n") + "get large\r\n"}});
+  dispatcher.answer_oldest();
+  EXPECT_EQ(whole(), 0u);
+  EXPECT_EQ(receive(client.socket), replies + hit("large", large) + "END\r\n");
+  EXPECT_FALSE(worker.heap().has_pins());
+}
+
 TEST_F(Framing, RepliesToABlockedOrClosedConnection) {
   const Client client = connect();
   const std::string much(std::size_t{8} << 20, 'm');

@@ -36,7 +36,6 @@ struct Entry {
   std::uint64_t received_at = 0, sent_at = 0;     // ticks, in a sampled pass; 0: not known
   std::uint64_t controls = 0;                     // executed in this pass
   std::uint64_t messages = 0, message_bytes = 0;  // replies to a datagram
-  std::size_t ahead_begin = 0, ahead_bytes = 0;   // the lane's replies, not written yet (Responder::keep_ahead())
 
   OutputRange range_in(const Output& output) const noexcept {
     return {&output, output_begin, output_end, externals_begin, externals_end};
@@ -48,7 +47,6 @@ struct LaneWait {
   Connection* connection = nullptr;
   std::uint64_t waits_since = 0;  // ticks; 0: not known
   std::uint64_t sent_at = 0;
-  std::size_t ahead_begin = 0, ahead_bytes = 0;
   std::array<std::uint32_t, lane_command_count> commands{};
 };
 
@@ -66,9 +64,9 @@ struct Intake {
   // Input that waits for the lane, or for a device that answers it from its bytes; and its connections.
   std::vector<LaneSegment> segments;
   std::vector<LaneWait> waits;
+  std::vector<LaneRow> rows;  // that the lane has answered; the number is that of the segment's wait
   std::vector<FrameDatagram> datagrams;
-  // Some entries follow the lane: their replies go behind other replies of this pass, and their connections may be
-  // closed.
+  // Some entries follow the lane: their connections may be blocked.
   bool stays_here = false;
   std::uint64_t begin = 0;                    // ticks
   std::uint64_t since = 0;                    // begin of the pass in which its first input was received

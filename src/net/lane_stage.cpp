@@ -5,15 +5,17 @@
 
 namespace tandem::net {
 
-LaneStage::LaneStage(WorkerState& worker, Connections& connections, Sender& sender, Responder& responder,
-                     Batches& batches, RequestParser& parser)
+LaneStage::LaneStage(WorkerState& worker, Connections& connections, const ConnectionLimits& limits, Sender& sender,
+                     Responder& responder, Batches& batches, RequestParser& parser)
     : worker_(worker),
       connections_(connections),
       sender_(sender),
       responder_(responder),
       batches_(batches),
       parser_(parser),
-      lane_(*worker.context, worker.server.protocol) {}
+      lane_(*worker.context, worker.server.protocol) {
+  lane_.set_turn(limits.turn_ticks());
+}
 
 // Clients that watch, and the log, are told of single requests, which only the general path does.
 bool LaneStage::may_wait() const noexcept {
@@ -23,14 +25,16 @@ bool LaneStage::may_wait() const noexcept {
 bool LaneStage::wait(Connection& c, const char* begin, const char* end, std::uint64_t waits_since) {
   if (!is_open_ || c.fill != nullptr || c.large_waits) return false;
   Intake& in = batches_.in();
-  const Parser::Begins begins = c.parser.begins();
-  if (begins == Parser::Begins::neither || in.segments.size() == UINT16_MAX) return false;
-  if (begins == Parser::Begins::packet && TD_UNLIKELY(!lane_.may_run())) return false;  // no device takes packets
+  const Parser::Speaks speaks = c.parser.speaks();
+  if (speaks == Parser::Speaks::neither || in.segments.size() == UINT16_MAX) return false;
+  if (speaks == Parser::Speaks::binary && TD_UNLIKELY(!lane_.may_run())) return false;  // no device takes packets
   TD_ASSERT(batches_.input().has_behind(end, lane_padding_bytes));
   LaneSegment& segment = in.segments.emplace_back();
   segment.begin = begin;
   segment.end = end;
-  segment.binary = begins == Parser::Begins::packet;
+  segment.parser = &c.parser;
+  segment.binary = speaks == Parser::Speaks::binary;
+  segment.within_command = !c.parser.begins_command();
   if (TD_UNLIKELY(waits_since != 0)) {
     in.oldest_receipt = std::min(in.oldest_receipt, waits_since);
   } else if (TD_UNLIKELY(in.sampled)) {
@@ -58,7 +62,11 @@ void LaneStage::run() {
     has_run_ = true;
     const std::size_t done =
         lane_.run(left, output, output_flush_bytes, worker_.meter.sampled(), worker_.meter.keys_of(in));
-    for (std::size_t i = 0; i < left.size(); ++i) end(left[i], in.waits[first + i], i < done);
+    for (LaneRow row : lane_.rows()) {
+      row.segment += static_cast<std::uint32_t>(first);
+      in.rows.push_back(row);
+    }
+    for (std::size_t i = 0; i < left.size(); ++i) end(left[i], in.waits[first + i]);
     output.clear();
     if (TD_LIKELY(done == left.size())) break;
     first = resume_at(first + done, done != 0);
@@ -69,6 +77,7 @@ void LaneStage::run() {
   for (std::size_t i = 0; i < in.segments.size(); ++i) parse_rest(in.segments[i], in.waits[i]);
   in.segments.clear();
   in.waits.clear();
+  in.rows.clear();
 }
 
 // The output was full at this segment. If its connection is blocked now, its stream waits; the rest continue.
@@ -91,27 +100,21 @@ void LaneStage::count(const FrameRun& answered, LaneWait* wait) noexcept {
   wait->commands[static_cast<std::size_t>(LaneCommand::meta_read)] += answered.metas;
 }
 
-// SD of a segment's replies. If the lane has ended the segment and left a part of it, they are kept, and sent together
-// with the rest of the replies.
-void LaneStage::end(const LaneSegment& segment, LaneWait& wait, bool done) {
+// SD of a segment's replies.
+void LaneStage::end(const LaneSegment& segment, LaneWait& wait) {
   const Output& output = responder_.output();
   Meter& meter = worker_.meter;
-  meter.parsed(segment.queries);
-  meter.answered(segment.queries);
+  meter.parsed(segment.queries + segment.rows);
+  meter.answered(segment.queries + segment.rows);
   for (std::size_t command = 0; command < lane_command_count; ++command)
     wait.commands[command] += segment.commands[command];
-  std::uint32_t metas = 0;
+  std::uint32_t metas = segment.row_metas;
   for (const LaneCommand meta : {LaneCommand::meta_read, LaneCommand::meta_read_key, LaneCommand::meta_store})
     metas += segment.commands[static_cast<std::size_t>(meta)];
   worker_.counters.cmd_meta.add(metas);
   if (!segment.has_replies()) return;
   const OutputRange range{&output, segment.output_begin, segment.output_end, segment.externals_begin,
                           segment.externals_end};
-  if (done && segment.rest != segment.end) {
-    wait.ahead_begin = responder_.keep_ahead(range);
-    wait.ahead_bytes = range.bytes();
-    return;
-  }
   {
     const Meter::Timed timed(meter, Task::send);
     sender_.send(*wait.connection, range);
@@ -123,22 +126,20 @@ void LaneStage::end(const LaneSegment& segment, LaneWait& wait, bool done) {
 void LaneStage::parse_rest(const LaneSegment& segment, const LaneWait& wait) {
   Connection& c = *wait.connection;
   if (c.is_closed()) return;
-  if (TD_LIKELY(segment.rest == segment.end && c.kept.size() == 0)) return connections_.serve_again(c);
+  if (TD_LIKELY(segment.rest == segment.end && c.kept.size() == 0 && c.parser.begins_command())) {
+    if (TD_UNLIKELY(segment.within_command)) Batches::note_input(c);
+    return connections_.serve_again(c);
+  }
   Intake& in = batches_.in();
   Entry& entry = batches_.add_entry(&c, segment.rest, segment.end);
   in.stays_here = in.stays_here || has_run_;
-  entry.ahead_begin = wait.ahead_begin;
-  entry.ahead_bytes = wait.ahead_bytes;
   if (TD_UNLIKELY(wait.waits_since != 0)) in.note_earlier(entry, wait.waits_since);
-  if (TD_UNLIKELY(c.is_blocked())) {
-    responder_.send_ahead(entry);
+  if (TD_UNLIKELY(segment.turn_ended)) worker_.counters.conn_yields.add();
+  if (TD_UNLIKELY(c.is_blocked() || segment.turn_ended)) {
     entry.stop = Stop::yield;
     return;
   }
   parser_.parse(c, [this] { batches_.run(true); });
-  // No query of it follows in this batch.
-  if (!in.entries.empty() && in.entries.back().connection == &c && in.entries.back().first_query == in.batch->size())
-    responder_.send_ahead(in.entries.back());
 }
 
 }  // namespace tandem::net

@@ -18,8 +18,8 @@ namespace tandem::net {
 class LaneStage {
  public:
   // All outlive the stage.
-  LaneStage(WorkerState& worker, Connections& connections, Sender& sender, Responder& responder, Batches& batches,
-            RequestParser& parser);
+  LaneStage(WorkerState& worker, Connections& connections, const ConnectionLimits& limits, Sender& sender,
+            Responder& responder, Batches& batches, RequestParser& parser);
 
   // has_frames: a device begins with the input, ahead of the lane. takes_queries: devices are asked in the lane's
   // place.
@@ -42,7 +42,7 @@ class LaneStage {
   bool may_wait() const noexcept;
   bool may_run() const noexcept { return may_wait() && lane_.may_run(); }
   std::size_t resume_at(std::size_t first, bool has_ended) noexcept;
-  void end(const LaneSegment& segment, LaneWait& wait, bool done);
+  void end(const LaneSegment& segment, LaneWait& wait);
   void parse_rest(const LaneSegment& segment, const LaneWait& wait);
 
   WorkerState& worker_;

@@ -87,15 +87,19 @@ void Meter::record_lane(Intake& in, std::span<const LaneWait> waits) noexcept {
   const std::uint64_t now = cycles_now();
   const bool slow = is_slow(in, now);
   if (TD_UNLIKELY(in.sampled || slow)) {
-    for (const LaneWait& wait : waits) {
+    const std::uint64_t each = slow ? 1 : Sampler::mean;
+    const auto record = [&](const LaneWait& wait, Command command, std::uint64_t count) {
       const std::uint64_t from = wait.waits_since != 0 ? wait.waits_since : in.begin;
       const std::uint64_t to = wait.sent_at != 0 ? wait.sent_at : now;
+      latency_.of(command).record(to > from ? to - from : 0, count * each);
+    };
+    for (const LaneWait& wait : waits) {
       for (std::size_t i = 0; i < lane_command_count; ++i) {
-        if (wait.commands[i] == 0) continue;
-        latency_.of(command_of_lane[i])
-            .record(to > from ? to - from : 0, wait.commands[i] * (slow ? 1 : Sampler::mean));
+        if (wait.commands[i] != 0) record(wait, command_of_lane[i], wait.commands[i]);
       }
     }
+    for (const LaneRow& row : in.rows)
+      record(waits[row.segment], command_of(row.opcode, row.mode, row.options, row.with_cas), 1);
   }
   if (in.batch->size() == 0) in.restart_clock(now);
   if (TD_LIKELY(lane_keys_.empty())) return;

@@ -17,7 +17,7 @@ struct OutputRange {
 
   bool empty() const noexcept { return begin == end && externals_begin == externals_end; }
   bool has_externals() const noexcept { return externals_begin != externals_end; }
-  // Whether it has lent stretches; then none is pinned.
+  // Whether it begins with a lent stretch; one that begins with a pinned one may have lent ones, too.
   bool is_lent() const noexcept { return has_externals() && output->externals()[externals_begin].pin == no_location; }
   std::size_t copied_bytes() const noexcept { return end - begin; }
   std::size_t bytes() const noexcept {

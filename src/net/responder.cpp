@@ -282,7 +282,6 @@ void Responder::open_output(Entry& entry) {
   entry.open = true;
   entry.output_begin = output_.size();
   entry.externals_begin = output_.externals().size();
-  if (TD_UNLIKELY(entry.ahead_bytes != 0)) write_ahead(entry);
 }
 
 void Responder::mark_output(Entry& entry) noexcept {
@@ -404,23 +403,6 @@ void Responder::add_message(const UdpReply& to, std::string_view reply) {
   const std::size_t begin = output_.size();
   output_.append(reply);
   messages_.push_back({to, begin, output_.size(), 0, 0});
-}
-
-std::size_t Responder::keep_ahead(const OutputRange& replies) {
-  const std::size_t begin = ahead_.size();
-  replies.for_each([this](const char* p, std::size_t bytes, Location) { ahead_.append(p, bytes); });
-  return begin;
-}
-
-void Responder::send_ahead(Entry& entry) {
-  if (TD_LIKELY(entry.ahead_bytes == 0)) return;
-  sender_.send(*entry.connection, {&ahead_, entry.ahead_begin, entry.ahead_begin + entry.ahead_bytes, 0, 0});
-  entry.ahead_bytes = 0;
-}
-
-void Responder::write_ahead(Entry& entry) {
-  output_.append(ahead_.data() + entry.ahead_begin, entry.ahead_bytes);
-  entry.ahead_bytes = 0;
 }
 
 }  // namespace tandem::net

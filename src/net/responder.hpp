@@ -41,17 +41,11 @@ class Responder final : public ResponseWriter {
   void flush();
   // Adds a datagram's reply, frame included, to the output, for flush().
   void add_message(const UdpReply& to, std::string_view reply);
-  // Replies that go before other replies of the same connection in this pass: keeps a copy until they are written or
-  // sent, for Entry::ahead_begin, which is returned.
-  std::size_t keep_ahead(const OutputRange& replies);
-  void send_ahead(Entry& entry);
   // The output, for a part that sends replies of its own between two batches. Empty before and after.
   Output& output() noexcept { return output_; }
   // Gives large buffers back.
   void end_pass() noexcept {
     if (TD_UNLIKELY(output_.capacity() > output_bytes_kept)) output_.release();
-    if (TD_UNLIKELY(!ahead_.empty())) ahead_.clear();
-    if (TD_UNLIKELY(ahead_.capacity() > output_bytes_kept)) ahead_.release();
   }
 
  private:
@@ -62,7 +56,6 @@ class Responder final : public ResponseWriter {
   void write_run(Batch& batch, std::uint32_t begin, std::uint32_t end);
   void write_run_with_pins(Batch& batch, std::uint32_t begin, std::uint32_t end);
   void write_datagram(Batch& batch, std::uint32_t begin, std::uint32_t end);
-  void write_ahead(Entry& entry);
   void open_output(Entry& entry);
   void mark_output(Entry& entry) noexcept;
   void open_message(Entry& entry);
@@ -84,7 +77,6 @@ class Responder final : public ResponseWriter {
   bool notes_sending_ = false;             // Entry::sent_at
   std::size_t flushed_ = 0, written_ = 0;  // entries sent, and entries with replies in output_
   Output output_;
-  Output ahead_;  // keep_ahead()
   const codec::ReplyContext reply_context_;
   std::vector<UdpMessage> messages_;  // replies to datagrams that wait in output_
   bool sent_ = false;                 // output was sent since the last write() began

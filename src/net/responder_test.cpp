@@ -63,26 +63,6 @@ TEST_F(ResponderTest, EachConnectionGetsItsReplies) {
   EXPECT_FALSE(entry(0).skips || entry(1).skips || entry(2).skips);
 }
 
-TEST_F(ResponderTest, WhatWasKeptAheadIsSentFirst) {
-  const Client both = connect(), alone = connect();
-  for (const std::string_view kept : {"ahead\r\n", "other\r\n"}) {
-    const bool is_first = kept == "ahead\r\n";
-    Entry& of = parse(is_first ? &both.connection : &alone.connection, is_first ? "get none\r\n" : "");
-    Output output;
-    output.append(kept.substr(0, 2));
-    output.append_borrowed(kept.data() + 2, kept.size() - 2);
-    of.ahead_begin = responder.keep_ahead({&output, 0, output.size(), 0, 1});
-    of.ahead_bytes = kept.size();
-  }
-  run();
-  EXPECT_EQ(receive(both.socket), "ahead\r\nEND\r\n");
-  EXPECT_EQ(receive(alone.socket), "") << "it has no query in the batch";
-  responder.send_ahead(entry(0));
-  responder.send_ahead(entry(1));
-  EXPECT_EQ(receive(both.socket), "");
-  EXPECT_EQ(receive(alone.socket), "other\r\n");
-}
-
 // The output is sent on the way. What the socket does not take is kept; queries behind that are not executed, and can
 // be parsed again.
 TEST_F(ResponderTest, AFullSocketBlocksItsConnectionOnly) {

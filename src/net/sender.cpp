@@ -62,12 +62,13 @@ std::size_t Sender::send_stretches(Connection& c, const OutputRange& range) {
 
 void Sender::send_lent(Connection& c, const OutputRange& range) {
   std::size_t sent = send_stretches(c, range);
-  if (c.is_closed()) return;
+  if (c.is_closed()) return drop_pins(range);
   range.for_each([&](const char* p, std::size_t bytes, Location) {
     const std::size_t gone = std::min(sent, bytes);
     sent -= gone;
     copy_.append(p + gone, bytes - gone);
   });
+  drop_pins(range);
   send_copy(c);
 }
 

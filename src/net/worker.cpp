@@ -23,7 +23,7 @@ Worker::Worker(State& state, ServerControl& control, UdpPorts udp)
       responder_(own_, control, limits_, sender_, streams_),
       batches_(own_, connections_, limits_, responder_),
       parser_(own_, connections_, limits_, batches_),
-      lane_(own_, connections_, sender_, responder_, batches_, parser_),
+      lane_(own_, connections_, limits_, sender_, responder_, batches_, parser_),
       frames_(own_, connections_, limits_, sender_, batches_, lane_),
       dispatcher_(own_, responder_, batches_, parser_, lane_, frames_),
       receiver_(own_, connections_, limits_, batches_, parser_, lane_, dispatcher_),

@@ -134,7 +134,7 @@ class Parts {
   Responder responder{worker, control_, limits, sender, streams};
   Batches batches{worker, connections, limits, responder};
   RequestParser parser{worker, connections, limits, batches};
-  LaneStage lane{worker, connections, sender, responder, batches, parser};
+  LaneStage lane{worker, connections, limits, sender, responder, batches, parser};
 };
 
 }  // namespace tandem::net::parts_test

@@ -7,6 +7,7 @@
 #include "index/index_kind.hpp"
 #include "pipeline/executor.hpp"
 #include "task/evict-inl.hpp"
+#include "task/execute-inl.hpp"
 #include "task/index_operation-inl.hpp"
 #include "task/key_compare-inl.hpp"
 #include "task/memory.hpp"
@@ -295,6 +296,7 @@ template <IndexKind I>
 constexpr KindCode code_of() noexcept {
   return {.kind = I::kind,
           .run = [](Executor& e, Batch& batch, ResponseWriter& writer) { e.run_as<I>(batch, writer); },
+          .execute = task::execute<I>,
           .store_plain = task::store_plain<I>,
           .unlink = task::unlink<I>,
           .rescue = task::rescue<I>,

@@ -86,6 +86,12 @@ class Batch {
   TD_INLINE const Query& query(std::uint32_t i) const noexcept { return queries_[i]; }
   // The queries up to `size` were filled in. REQUIRES: size <= capacity().
   void resize(std::uint32_t size) noexcept { size_ = size; }
+  // The next queries are those of the places [begin, end), and it is full behind them. REQUIRES: end is at most the
+  // capacity that it was made with.
+  void confine(std::uint32_t begin, std::uint32_t end) noexcept {
+    size_ = begin;
+    capacity_ = end;
+  }
   InputArena& input() noexcept { return input_; }
   const InputArena& input() const noexcept { return input_; }
   // The columns.

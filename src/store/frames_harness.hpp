@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <span>
 #include <string>
@@ -20,7 +21,7 @@
 #include "device/sim/sim_device.hpp"
 #include "lane/lane.hpp"
 #include "pipeline/runner.hpp"
-#include "store/reply_harness.hpp"
+#include "store/lane_harness.hpp"
 
 namespace tandem {
 
@@ -39,9 +40,9 @@ class FramesHarness {
         lane_(with_.context(), with_.options()) {
     // An answer that is let go leaves marks of items that it has read, which the host is never told.
     runner_.set_patience(std::chrono::hours(1));
-    with_.ahead = [this](const Parser& parser, std::string_view input, Output& out) {
-      if (!is_ahead_ || parser.begins() == Parser::Begins::neither) return std::size_t{0};
-      return run(input, out);
+    with_.ahead = [this](Parser& parser, std::string_view input, Output& out) {
+      if (!is_ahead_ || parser.speaks() != Parser::Speaks::text || !parser.begins_command()) return std::size_t{0};
+      return run(parser, input, out);
     };
   }
   ~FramesHarness() { with_.ahead = {}; }
@@ -146,9 +147,11 @@ class FramesHarness {
     TD_ASSERT(!at.empty());
     const InputArena& arena = answering_->input();
     std::vector<LaneSegment> segments;
+    std::deque<Parser> parsers;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const char* const begin = arena.begin() + at[i];
-      segments.push_back({.begin = begin, .end = begin + inputs[i].size(), .binary = false});
+      Parser& parser = parsers.emplace_back(with_.options(), with_.engine().shared().clock);
+      segments.push_back({.begin = begin, .end = begin + inputs[i].size(), .parser = &parser, .binary = false});
       TD_ASSERT(arena.has_behind(segments.back().end, lane_padding_bytes));
     }
     Output out;
@@ -156,7 +159,8 @@ class FramesHarness {
     for (std::size_t first = 0; first < segments.size();) {
       lane_.set_answers(runner_.runs(), runner_.located());
       first += lane_.run(std::span(segments).subspan(first), out, output_bytes);
-      for (std::size_t i = 0; i < segments.size(); ++i) answers[i].with += replies_of(segments[i], out);
+      for (std::size_t i = 0; i < segments.size(); ++i)
+        answers[i].with += replies_of(segments[i], out, with_.engine().shared().heap);
       out.clear();
       for (LaneSegment& segment : segments) segment.resume();
     }
@@ -270,7 +274,7 @@ class FramesHarness {
     for (std::uint64_t i = 0; i < arena_bytes; ++i) arena[i] = decoy[i % decoy.size()];
   }
   // The lane answers all that it takes, with what the device has told.
-  std::size_t run(std::string_view input, Output& out) {
+  std::size_t run(Parser& parser, std::string_view input, Output& out) {
     const std::uint64_t at = submit_stream(input, lane_padding_bytes);
     if (at == none) return 0;
     if (launched && locates_keys(plan_)) {
@@ -286,7 +290,7 @@ class FramesHarness {
         std::memcpy(const_cast<char*>(located_->reply(*run)), all.data() + i, run->keys * sizeof(LocatedKey));
     }
     const char* const begin = answering_->input().begin() + at;
-    LaneSegment segment{.begin = begin, .end = begin + input.size(), .binary = false};
+    LaneSegment segment{.begin = begin, .end = begin + input.size(), .parser = &parser, .binary = false};
     TD_ASSERT(answering_->input().has_behind(segment.end, lane_padding_bytes));
     segment.rest = begin;
     const std::uint64_t before = located_queries();
@@ -295,23 +299,13 @@ class FramesHarness {
       lane_.set_answers(runner_.runs(), runner_.located());
       if (!lane_.may_run()) break;
       const std::size_t done = lane_.run({&segment, 1}, of_run, output_bytes, ++runs_of_lane_ % 3 == 0);
-      out.append(replies_of(segment, of_run));
+      out.append(replies_of(segment, of_run, with_.engine().shared().heap));
       of_run.clear();
       if (done != 0 || segment.rest == segment.begin) break;
       segment.resume();
     }
     end_answer(before);
     return static_cast<std::size_t>(segment.rest - begin);
-  }
-  static std::string replies_of(const LaneSegment& segment, const Output& out) {
-    std::string replies;
-    std::size_t at = segment.output_begin;
-    for (std::size_t i = segment.externals_begin; i < segment.externals_end; ++i) {
-      const Output::Segment& lent = out.externals()[i];
-      replies.append(out.data() + at, lent.offset - at).append(lent.external, lent.bytes);
-      at = lent.offset;
-    }
-    return replies.append(out.data() + at, segment.output_end - at);
   }
   // located_before: by earlier flights.
   void end_answer(std::uint64_t located_before) {

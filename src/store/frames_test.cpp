@@ -395,19 +395,6 @@ TEST(Frames, AnswerBehindSetsOfOtherKeys) {
   }
 }
 
-// The lane meets an expired item only when it executes the read: what the device has answered behind that is dropped.
-TEST(Frames, AnswerNothingBehindWhereTheLaneStops) {
-  FramesHarness harness;
-  constexpr std::uint32_t life_s = 10;
-  harness.exchange(set_line("short", "v", "0 10") + set_line("x", "v") + set_line("y", "v"));
-  harness.set_time(codec::ReplyHarness::start_s + life_s + 1);
-  const std::uint64_t before = harness.keys_of_device;
-  const auto [with, without] =
-      harness.exchange("get y\r\nget short\r\nget y\r\n" + set_line("x", "new") + "get y\r\nmg y h\r\n");
-  EXPECT_EQ(with, without);
-  EXPECT_EQ(harness.keys_of_device - before, 1u);
-}
-
 // The lane's run ends in a stream after it has read on in later ones, at any place: what it has executed ahead counts.
 TEST(Frames, AnswerNothingBehindASetThatAnEarlierRunExecuted) {
   for (const std::size_t output_bytes : {1u, 200u}) {

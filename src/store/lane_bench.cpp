@@ -31,10 +31,12 @@ enum Form : std::int64_t {
   binary_set,
   half_sets,
   beside,  // each set finds a value of another length
+  meta_row,
+  touch_row,
   form_count
 };
-constexpr const char* form_names[] = {"get", "mg v",       "mg v K",      "binary GET", "set",
-                                      "ms",  "binary SET", "get and set", "set beside"};
+constexpr const char* form_names[] = {"get",        "mg v",        "mg v K",     "binary GET", "set",  "ms",
+                                      "binary SET", "get and set", "set beside", "mg k f v",   "touch"};
 static_assert(std::size(form_names) == form_count);
 
 std::string key_of(std::uint32_t n) {
@@ -57,6 +59,10 @@ std::string request_of(std::int64_t form, const std::string& key, std::size_t ru
       return binary::packet(binary::opcode::get, {.key = key});
     case meta_set:
       return "ms " + key + " 8\r\n" + std::string(value) + "\r\n";
+    case meta_row:
+      return "mg " + key + " k f v\r\n";
+    case touch_row:
+      return "touch " + key + " 0\r\n";
     case binary_set: {
       const std::string extras = binary::store_extras(0), text(value);
       return binary::packet(binary::opcode::set, {.key = key, .extras = extras, .value = text});
@@ -71,7 +77,9 @@ std::string request_of(std::int64_t form, const std::string& key, std::size_t ru
 class Fixture {
  public:
   Fixture(std::int64_t form, std::string_view instructions, std::string_view kind)
-      : store_({}, engine_of(kind)), lane_(store_.context(), store_.options(), instructions) {
+      : store_({}, engine_of(kind)),
+        lane_(store_.context(), store_.options(), instructions),
+        parser_(store_.options(), store_.engine().shared().clock) {
     std::string fill = form == binary_get || form == binary_set ? "" : "mn\r\n";
     for (std::uint32_t n = 0; n < key_count; ++n) {
       fill += form == binary_get || form == binary_set ? request_of(binary_set, key_of(n), 0)
@@ -98,10 +106,11 @@ class Fixture {
 
   // Answers the first `part` of a run's bytes.
   std::uint32_t run(std::size_t r, std::size_t bytes) {
-    LaneSegment segment{.begin = inputs_[r].get(), .end = inputs_[r].get() + bytes, .binary = is_binary(r)};
+    LaneSegment segment{
+        .begin = inputs_[r].get(), .end = inputs_[r].get() + bytes, .parser = &parser_, .binary = is_binary(r)};
     out_.clear();
     lane_.run({&segment, 1}, out_, std::size_t{1} << 20);
-    return segment.queries;
+    return segment.queries + segment.rows;
   }
   std::uint32_t run(std::size_t r) { return run(r, bytes_[r]); }
   // Of so many queries, about.
@@ -118,6 +127,7 @@ class Fixture {
 
   codec::ReplyHarness store_;
   Lane lane_;
+  Parser parser_;
   std::vector<std::unique_ptr<char[]>> inputs_;
   std::vector<std::size_t> bytes_;
   Output out_;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <deque>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -118,9 +119,14 @@ TEST_P(LaneDeferTest, AnswersAsTheGeneralPathDoes) {
         const string key = "k" + std::to_string(random.below(keys));
         const string value(random.one_in(30) ? 3 : 2, static_cast<char>('a' + random.below(26)));
         if (random.one_in(odd)) {
-          constexpr const char* others[] = {"delete ", "incr ", "touch ", "md "};
+          constexpr const char* others[] = {"delete ", "incr ", "touch ", "md ", "append "};
           const string other = random.of(others);
-          input += other + key + (other == "md " ? " I T9" : other == "delete " ? "" : " 5") + "\r\n";
+          input += other + key +
+                   (other == "md "       ? " I T9"
+                    : other == "delete " ? ""
+                    : other == "append " ? " 0 0 1\r\nx"
+                                         : " 5") +
+                   "\r\n";
         } else if (random.one_in(5)) {
           input += (random.one_in(2) ? "get " + key : "mg " + key + " v") + "\r\n";
         } else {
@@ -141,19 +147,23 @@ TEST_P(LaneDeferTest, ASetWhoseSuccessorIsLeftIsExecuted) {
   for (const bool is_full : {false, true}) {
     codec::ReplyHarness store({}, engine_options());
     Lane lane(store.context(), store.options(), instructions());
-    store.exchange(plain_set("k", "0") + "set old 0 1 1\r\nx\r\n");
-    store.set_time(codec::ReplyHarness::start_s + 5);
+    store.exchange(plain_set("k", "0"));
     lane.always_defer();
-    // The lane leaves the item that has expired, and what follows it.
-    const string first = plain_set("k", "1"), last = (is_full ? "" : "get old\r\n") + plain_set("k", "2");
+    // The lane leaves the item of so many pages, and what follows it.
+    const string huge = plain_set("huge", string(700'000, 'v'));
+    const string first = plain_set("k", "1"), last = (is_full ? "" : huge) + plain_set("k", "2");
     string gets;
     for (int i = 0; i < 9; ++i) gets += "get k9\r\n";
     const std::vector<string> inputs = {first, gets, last};
     std::vector<std::unique_ptr<char[]>> copies;
     std::vector<LaneSegment> segments;
+    std::deque<Parser> parsers;
     for (const string& input : inputs) {
       copies.push_back(padded(input));
-      segments.push_back({.begin = copies.back().get(), .end = copies.back().get() + input.size(), .binary = false});
+      segments.push_back({.begin = copies.back().get(),
+                          .end = copies.back().get() + input.size(),
+                          .parser = &parsers.emplace_back(store.options(), store.engine().shared().clock),
+                          .binary = false});
     }
     Output out;
     lane.run(segments, out, is_full ? 1 : 1 << 20);
@@ -174,7 +184,8 @@ TEST_P(LaneDeferTest, ASetBeforeARefusedOneIsNotForgotten) {
   lane.always_defer();
   const string first = plain_set("k", "1"), input = first + plain_set("k", "2");
   const auto copy = padded(input);
-  LaneSegment segment{.begin = copy.get(), .end = copy.get() + input.size(), .binary = false};
+  Parser parser(store.options(), store.engine().shared().clock);
+  LaneSegment segment{.begin = copy.get(), .end = copy.get() + input.size(), .parser = &parser, .binary = false};
   Output out;
   store.engine().shared().flush_begins.store(true);
   lane.run({&segment, 1}, out, 1 << 20);
@@ -307,7 +318,8 @@ TEST_P(LaneDeferTest, NoSetIsLostBesideOthers) {
         }
       }
       const auto copy = padded(input);
-      LaneSegment segment{.begin = copy.get(), .end = copy.get() + input.size(), .binary = false};
+      Parser parser(options, engine.shared().clock);
+      LaneSegment segment{.begin = copy.get(), .end = copy.get() + input.size(), .parser = &parser, .binary = false};
       const std::uint64_t before = context->counters.set_overwritten.get();
       string replies;
       while (segment.rest != segment.end) {
@@ -337,7 +349,8 @@ TEST_P(LaneDeferTest, NoSetIsLostBesideOthers) {
     string input;
     for (std::size_t key = 0; key < keys; ++key) input += plain_set("k" + std::to_string(key), value_of(0, 0));
     const auto copy = padded(input);
-    LaneSegment segment{.begin = copy.get(), .end = copy.get() + input.size(), .binary = false};
+    Parser parser(options, engine.shared().clock);
+    LaneSegment segment{.begin = copy.get(), .end = copy.get() + input.size(), .parser = &parser, .binary = false};
     Output out;
     lane.run({&segment, 1}, out, 1 << 20);
     ASSERT_EQ(segment.rest, segment.end);
@@ -347,7 +360,7 @@ TEST_P(LaneDeferTest, NoSetIsLostBesideOthers) {
     for (std::size_t key = 0; key < keys; ++key) {
       const string get = "get k" + std::to_string(key) + "\r\n";
       const auto request = padded(get);
-      segment = {.begin = request.get(), .end = request.get() + get.size(), .binary = false};
+      segment = {.begin = request.get(), .end = request.get() + get.size(), .parser = &parser, .binary = false};
       out.clear();
       lane.run({&segment, 1}, out, 1 << 20);
       const string reply(out.data(), out.size());

@@ -23,12 +23,25 @@ inline std::unique_ptr<char[]> padded(std::string_view input) {
   return copy;
 }
 
+// A segment's replies; values that they pin are unpinned.
+inline std::string replies_of(const LaneSegment& segment, const Output& out, Heap& heap) {
+  std::string replies;
+  std::size_t at = segment.output_begin;
+  for (std::size_t i = segment.externals_begin; i < segment.externals_end; ++i) {
+    const Output::Segment& external = out.externals()[i];
+    replies.append(out.data() + at, external.offset - at).append(external.external, external.bytes);
+    at = external.offset;
+    if (external.pin != no_location) heap.unpin(external.pin);
+  }
+  return replies.append(out.data() + at, segment.output_end - at);
+}
+
 class LaneHarness {
  public:
   explicit LaneHarness(std::string_view instructions, const ProtocolOptions& options = {},
                        const EngineOptions& engine = codec::ReplyHarness::small_engine())
       : with_(options, engine), without_(options, engine), lane_(with_.context(), with_.options(), instructions) {
-    with_.ahead = [this](const Parser& parser, std::string_view input, Output& out) { return run(parser, input, out); };
+    with_.ahead = [this](Parser& parser, std::string_view input, Output& out) { return run(parser, input, out); };
   }
 
   // Both answer; what they say must be equal.
@@ -46,21 +59,28 @@ class LaneHarness {
   Context& context_with() noexcept { return with_.context(); }
   Lane& lane() noexcept { return lane_; }
   Context& context_without() noexcept { return without_.context(); }
-  std::uint64_t queries_of_lane = 0, sets_of_lane = 0;
+  std::uint64_t queries_of_lane = 0, sets_of_lane = 0, rows_of_lane = 0;
   std::size_t output_bytes_max = std::size_t{1} << 20;
 
  private:
-  std::size_t run(const Parser& parser, std::string_view input, Output& out) {
-    const Parser::Begins begins = parser.begins();
-    if (begins == Parser::Begins::neither || !lane_.may_run()) return 0;
+  std::size_t run(Parser& parser, std::string_view input, Output& out) {
+    const Parser::Speaks speaks = parser.speaks();
+    if (speaks == Parser::Speaks::neither || !lane_.may_run()) return 0;
     const auto copy = padded(input);
-    LaneSegment segment{
-        .begin = copy.get(), .end = copy.get() + input.size(), .binary = begins == Parser::Begins::packet};
-    lane_.run({&segment, 1}, out, out.size() + output_bytes_max);
-    queries_of_lane += segment.queries;
-    for (const LaneCommand set : {LaneCommand::set, LaneCommand::meta_store, LaneCommand::binary_store})
-      sets_of_lane += segment.commands[static_cast<std::size_t>(set)];
-    return static_cast<std::size_t>(segment.rest - segment.begin);
+    LaneSegment segment{.begin = copy.get(),
+                        .end = copy.get() + input.size(),
+                        .parser = &parser,
+                        .binary = speaks == Parser::Speaks::binary,
+                        .within_command = !parser.begins_command()};
+    for (bool goes_on = true; goes_on;) {
+      goes_on = lane_.run({&segment, 1}, out, out.size() + output_bytes_max) == 0 && segment.rest != segment.begin;
+      queries_of_lane += segment.queries;
+      rows_of_lane += segment.rows;
+      for (const LaneCommand set : {LaneCommand::set, LaneCommand::meta_store, LaneCommand::binary_store})
+        sets_of_lane += segment.commands[static_cast<std::size_t>(set)];
+      if (goes_on) segment.resume();
+    }
+    return static_cast<std::size_t>(segment.rest - copy.get());
   }
 
   codec::ReplyHarness with_, without_;

@@ -142,7 +142,47 @@ inline std::string get_of(Random& random, const Mix& mix = {}) {
   }
 }
 
+// Commands without a plain form: rows.
+inline std::string row_of(Random& random, const Mix& mix = {}) {
+  constexpr const char* updates[] = {"add ", "replace ", "append ", "prepend "};
+  constexpr const char* mg_flags[] = {" k t f v", " v c O7 k", " t", " N9 v t", " R30 v", " T60 v", " E9 v", " q k v"};
+  constexpr const char* ms_flags[] = {" MA", " MP", " ME", " MR", " c", " I C1", " MA N9", " T9 G", " q F3"};
+  constexpr const char* ma_flags[] = {"", " MD", " D7 t v", " N9 J5 v", " q", " C3", " T9"};
+  const std::string key = key_of(random, mix), value = random.one_in(3) ? number(random) : value_of(random);
+  const std::string length = std::to_string(value.size()), data = "\r\n" + value + "\r\n";
+  const std::string quiet = random.one_in(4) ? " noreply\r\n" : "\r\n";
+  switch (random.below(12)) {
+    case 0:
+    case 1:
+      return random.of(updates) + key + " 0 " + (random.one_in(3) ? "9 " : "0 ") + length +
+             (random.one_in(4) ? " noreply" : "") + data;
+    case 2: {
+      std::string line = random.one_in(2) ? "gat 9" : "gats 0";
+      for (std::size_t keys = 1 + random.below(random.one_in(4) ? 40 : 5); keys != 0; --keys)
+        line += " " + key_of(random, mix);
+      return line + "\r\n";
+    }
+    case 3:
+      return (random.one_in(2) ? "incr " : "decr ") + key + " " + number(random) + quiet;
+    case 4:
+      return "cas " + key + " 0 0 " + length + " " + std::to_string(random.below(400)) + data;
+    case 5:
+      return (random.one_in(2) ? "delete " + key : "touch " + key + " " + (random.one_in(2) ? "0" : "9")) + quiet;
+    case 6:
+      return "ms " + key + " " + length + random.of(ms_flags) + data;
+    case 7:
+      return "md " + key + (random.one_in(3) ? " I T9" : random.one_in(2) ? " q" : " k O1") + "\r\n";
+    case 8:
+      return "ma " + key + random.of(ma_flags) + "\r\n";
+    case 9:
+      return random.one_in(3) ? "mg " + std::string(random.one_in(2) ? "azE=" : "Zm9v") + " b k v\r\n" : "version\r\n";
+    default:
+      return "mg " + key + random.of(mg_flags) + "\r\n";
+  }
+}
+
 inline std::string other_of(Random& random, const Mix& mix = {}) {
+  if (random.one_in(2)) return row_of(random, mix);
   constexpr const char* flags[] = {" ", " v K q", " K v", " s v t", " v N30", " k", " q v", " v h l t f c", "", " b v"};
   switch (random.below(10)) {
     case 9:
@@ -168,6 +208,29 @@ inline std::string other_of(Random& random, const Mix& mix = {}) {
   }
 }
 
+inline std::string odd_packet_of(Random& random, std::string_view key) {
+  namespace binary = codec::binary;
+  const std::string text = random.one_in(2) ? number(random) : value_of(random);
+  switch (random.below(9)) {
+    case 0:
+      return binary::packet(binary::opcode::increment, {.key = key, .extras = binary::arithmetic_extras(3, 9, 0)});
+    case 1:
+      return binary::packet(binary::opcode::append, {.key = key, .value = text});
+    case 2:
+      return binary::packet(binary::opcode::remove, {.key = key});
+    case 3:
+      return binary::packet(binary::opcode::touch, {.key = key, .extras = std::string(4, '\0')});
+    case 4:
+      return binary::packet(binary::opcode::gat, {.key = key, .extras = std::string(4, '\0')});
+    case 5:
+      return binary::packet(0x6f, {.key = key, .value = text});
+    case 6:
+      return binary::packet(binary::opcode::version);
+    default:
+      return binary::packet(binary::opcode::noop);
+  }
+}
+
 inline std::string packet_of(Random& random, const Mix& mix = {}) {
   namespace binary = codec::binary;
   constexpr std::uint8_t gets[] = {binary::opcode::get, binary::opcode::getq, binary::opcode::getk,
@@ -183,7 +246,7 @@ inline std::string packet_of(Random& random, const Mix& mix = {}) {
                                                   .cas = random.one_in(9) ? random.below(9) : 0,
                                                   .opaque = static_cast<std::uint32_t>(random.below(99))});
   }
-  if (random.one_in(12)) return binary::packet(binary::opcode::noop);
+  if (random.one_in(mix.one_odd_in)) return odd_packet_of(random, key);
   return binary::packet(gets[random.below(4)], {.key = key, .opaque = static_cast<std::uint32_t>(random.below(99))});
 }
 
@@ -229,10 +292,7 @@ void exchange_in_parts(Harness& harness, Random& random, const Mix& mix, const R
   }
 }
 
-template <class Harness>
-void expect_same_counters(Harness& harness) {
-  const StoreCounters& a = harness.counters_with();
-  const StoreCounters& b = harness.counters_without();
+inline void expect_same_counters(const StoreCounters& a, const StoreCounters& b) {
   EXPECT_EQ(a.cmd_get.get(), b.cmd_get.get());
   EXPECT_EQ(a.get_hits.get(), b.get_hits.get());
   EXPECT_EQ(a.get_misses.get(), b.get_misses.get());
@@ -243,6 +303,19 @@ void expect_same_counters(Harness& harness) {
   EXPECT_EQ(a.total_items.get(), b.total_items.get());
   EXPECT_EQ(a.store_too_large.get(), b.store_too_large.get());
   EXPECT_EQ(a.store_no_memory.get(), b.store_no_memory.get());
+}
+template <class Harness>
+void expect_same_counters(Harness& harness) {
+  expect_same_counters(harness.counters_with(), harness.counters_without());
+}
+
+// Generated input in random parts; `mutations` of its bytes are changed.
+inline void compare(LaneHarness& harness, Random& random, bool binary, const Mix& mix, std::size_t mutations) {
+  exchange_in_parts(
+      harness, random, mix, {.count = 30, .has_sets = !binary, .mutations = mutations},
+      [&] { return some_input(random, binary, mix); },
+      [&](std::size_t input_bytes) { return random.one_in(3) ? 1 + random.below(20) : 1 + random.below(input_bytes); });
+  expect_same_counters(harness);
 }
 
 // Input in random parts to a FramesHarness; `mutations` of its bytes are changed.

@@ -58,7 +58,8 @@ TEST_P(LaneRestart, AnyMomentIsBeforeOrAfter) {
         store->exchange(set_of_key(step.before));
         const string input = set_of_key(step.after);
         const auto copy = padded(input);
-        LaneSegment segment{.begin = copy.get(), .end = copy.get() + input.size(), .binary = false};
+        Parser parser(store->options(), store->engine().shared().clock);
+        LaneSegment segment{.begin = copy.get(), .end = copy.get() + input.size(), .parser = &parser, .binary = false};
         Output out;
         out.reserve(1 << 16);
         trace();

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <deque>
 #include <limits>
 #include <map>
 #include <stdexcept>
@@ -24,19 +25,10 @@ using namespace lane_test;  // NOLINT(google-build-using-namespace): the test's 
 
 class LaneTest : public OnEachLane {};
 
-// Generated input in random parts; `mutations` of its bytes are changed.
-void compare(LaneHarness& harness, Random& random, bool binary, const Mix& mix, std::size_t mutations) {
-  exchange_in_parts(
-      harness, random, mix, {.count = 30, .has_sets = !binary, .mutations = mutations},
-      [&] { return some_input(random, binary, mix); },
-      [&](std::size_t input_bytes) { return random.one_in(3) ? 1 + random.below(20) : 1 + random.below(input_bytes); });
-  expect_same_counters(harness);
-}
-
 TEST_P(LaneTest, AnswersAsTheGeneralPathDoes) {
   constexpr std::size_t sets_percent[] = {2, 50, 90};
   constexpr unsigned seeds = is_sanitized ? 30 : 120;
-  std::uint64_t in_lane = 0, sets_in_lane = 0;
+  std::uint64_t in_lane = 0, sets_in_lane = 0, rows_in_lane = 0;
   for (unsigned seed = 0; seed < seeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Random random(seed);
@@ -48,9 +40,11 @@ TEST_P(LaneTest, AnswersAsTheGeneralPathDoes) {
     compare(harness, random, seed % 4 == 3, mix, seed % 5 == 4 ? 3 : 0);
     in_lane += harness.queries_of_lane;
     sets_in_lane += harness.sets_of_lane;
+    rows_in_lane += harness.rows_of_lane;
     if (HasFatalFailure()) return;
   }
   EXPECT_GT(in_lane, 20'000u * seeds / 120);
+  EXPECT_GT(rows_in_lane, 1'000u * seeds / 120);
   EXPECT_GT(sets_in_lane, 10'000u * seeds / 120);
 }
 
@@ -263,10 +257,14 @@ TEST_P(LaneTest, FullStoresEvictAndGoOn) {
   codec::ReplyHarness store({}, engine);
   Lane lane(store.context(), store.options(), instructions());
   std::uint64_t in_lane = 0, hits = 0;
-  store.ahead = [&](const Parser& parser, std::string_view input, Output& out) -> std::size_t {
-    if (parser.begins() == Parser::Begins::neither) return 0;
+  store.ahead = [&](Parser& parser, std::string_view input, Output& out) -> std::size_t {
+    if (parser.speaks() == Parser::Speaks::neither) return 0;
     const auto copy = padded(input);
-    LaneSegment segment{.begin = copy.get(), .end = copy.get() + input.size(), .binary = false};
+    LaneSegment segment{.begin = copy.get(),
+                        .end = copy.get() + input.size(),
+                        .parser = &parser,
+                        .binary = false,
+                        .within_command = !parser.begins_command()};
     lane.run({&segment, 1}, out, std::size_t{1} << 20);
     in_lane += segment.commands[static_cast<std::size_t>(LaneCommand::set)];
     return static_cast<std::size_t>(segment.rest - segment.begin);
@@ -299,11 +297,12 @@ TEST_P(LaneTest, FullStoresEvictAndGoOn) {
 TEST_P(LaneTest, EndsItsEpochWhenSetsHaveRetiredMuch) {
   codec::ReplyHarness store({}, engine_options());
   Lane lane(store.context(), store.options(), instructions());
+  Parser parser(store.options(), store.engine().shared().clock);
   string input;
   for (std::size_t i = 0; i < 2000; ++i)
     input += "set key 0 0 " + std::to_string(1100 + i % 2) + "\r\n" + string(1100 + i % 2, 'v') + "\r\n";
   const auto copy = padded(input);
-  LaneSegment segment{.begin = copy.get(), .end = copy.get() + input.size(), .binary = false};
+  LaneSegment segment{.begin = copy.get(), .end = copy.get() + input.size(), .parser = &parser, .binary = false};
   Output out;
   EXPECT_EQ(lane.run({&segment, 1}, out, std::size_t{1} << 30), 0u);
   EXPECT_FALSE(segment.stopped);
@@ -318,6 +317,7 @@ TEST_P(LaneTest, HasTheIndexGrow) {
   engine.item_bytes_expected = 1 << 20;
   codec::ReplyHarness store({}, engine);
   Lane lane(store.context(), store.options(), instructions());
+  Parser parser(store.options(), store.engine().shared().clock);
   const Index& index = store.engine().shared().index;
   if (!index.grows()) GTEST_SKIP() << "it keeps its size";
   const std::uint64_t before = index.cell_count();
@@ -326,7 +326,7 @@ TEST_P(LaneTest, HasTheIndexGrow) {
     string input;
     for (int i = 0; i < 100; ++i) input += "set key" + std::to_string(key++) + " 0 0 1\r\nv\r\n";
     const auto copy = padded(input);
-    LaneSegment segment{.begin = copy.get(), .end = copy.get() + input.size(), .binary = false};
+    LaneSegment segment{.begin = copy.get(), .end = copy.get() + input.size(), .parser = &parser, .binary = false};
     Output out;
     lane.run({&segment, 1}, out, std::size_t{1} << 20);
     if (index.item_count() > before * 95 / 100) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -334,12 +334,15 @@ TEST_P(LaneTest, HasTheIndexGrow) {
   EXPECT_GT(index.cell_count(), before);
 }
 
+const char* left_or_row(Random& random) { return random.one_in(2) ? "verbosity 1\r\n" : "touch k1 0\r\n"; }
+
 TEST_P(LaneTest, ManySegmentsEachWithItsPartOfTheOutput) {
   std::size_t bytes = 0, bytes_taken = 0;
   for (unsigned seed = 0; seed < 40; ++seed) {
     Random random(seed);
     codec::ReplyHarness store({}, engine_options()), other({}, engine_options());
     Lane lane(store.context(), store.options(), instructions());
+    std::deque<Parser> parsers;
     for (int i = 0; i < 30; ++i) {
       const string set = set_of(random);
       EXPECT_EQ(store.exchange(set), other.exchange(set));
@@ -350,10 +353,13 @@ TEST_P(LaneTest, ManySegmentsEachWithItsPartOfTheOutput) {
     for (std::size_t n = 1 + random.below(40); n != 0; --n) {
       string input;
       for (std::size_t lines = random.below(seed % 2 == 0 ? 3 : 20); lines != 0; --lines)
-        input += random.one_in(30) ? "version\r\n" : get_of(random);
+        input += random.one_in(30) ? left_or_row(random) : get_of(random);
       if (random.one_in(10)) input += "get k";
       copies.push_back(padded(input));
-      segments.push_back({.begin = copies.back().get(), .end = copies.back().get() + input.size(), .binary = false});
+      segments.push_back({.begin = copies.back().get(),
+                          .end = copies.back().get() + input.size(),
+                          .parser = &parsers.emplace_back(store.options(), store.engine().shared().clock),
+                          .binary = false});
       inputs.push_back(input);
     }
     // In as many runs as it takes.
@@ -364,8 +370,8 @@ TEST_P(LaneTest, ManySegmentsEachWithItsPartOfTheOutput) {
       const std::span<LaneSegment> left = std::span(segments).subspan(done);
       const std::size_t more = lane.run(left, out, limit);
       for (std::size_t i = 0; i < left.size(); ++i) {
-        replies[done + i].append(out.data() + left[i].output_begin, left[i].output_end - left[i].output_begin);
-        left[i] = {.begin = left[i].rest, .end = left[i].end, .binary = false};
+        replies[done + i] += replies_of(left[i], out, store.engine().shared().heap);
+        left[i].resume();
       }
       ASSERT_TRUE(more != 0 || !out.empty());
       done += more;
@@ -384,13 +390,14 @@ TEST_P(LaneTest, ManySegmentsEachWithItsPartOfTheOutput) {
 TEST_P(LaneTest, SamplesKeysAndCountsCommands) {
   codec::ReplyHarness store({}, engine_options());
   Lane lane(store.context(), store.options(), instructions());
+  Parser parser(store.options(), store.engine().shared().clock);
   store.exchange("set a 0 0 1\r\nA\r\n");
   string input;
   for (int i = 0; i < 20; ++i) input += "get a\r\nmg a v\r\n";
   input += "get a b c\r\n";
   const auto copy = padded(input);
   for (const bool timed : {false, true}) {
-    LaneSegment segment{.begin = copy.get(), .end = copy.get() + input.size(), .binary = false};
+    LaneSegment segment{.begin = copy.get(), .end = copy.get() + input.size(), .parser = &parser, .binary = false};
     Output out;
     std::vector<std::string_view> keys;
     const TaskCounters& tasks = store.context().tasks;
@@ -407,10 +414,11 @@ TEST_P(LaneTest, SamplesKeysAndCountsCommands) {
 TEST_P(LaneTest, TimesItsTasksInASampleOfTheRuns) {
   codec::ReplyHarness store({}, engine_options());
   Lane lane(store.context(), store.options(), instructions());
+  Parser parser(store.options(), store.engine().shared().clock);
   const auto copy = padded("get a\r\n");
   const TaskCounters& tasks = store.context().tasks;
   for (int i = 0; i < 200; ++i) {
-    LaneSegment segment{.begin = copy.get(), .end = copy.get() + 7, .binary = false};
+    LaneSegment segment{.begin = copy.get(), .end = copy.get() + 7, .parser = &parser, .binary = false};
     Output out;
     lane.run({&segment, 1}, out, 1 << 20);
   }
@@ -427,7 +435,7 @@ TEST_P(LaneTest, TimesItsTasksInASampleOfTheRuns) {
   const std::uint64_t compared = tasks.queries[compare].get();
   const auto mixed = padded("set a 0 0 1\r\nA\r\nget a\r\n");
   for (int i = 0; i < 200; ++i) {
-    LaneSegment segment{.begin = mixed.get(), .end = mixed.get() + 23, .binary = false};
+    LaneSegment segment{.begin = mixed.get(), .end = mixed.get() + 23, .parser = &parser, .binary = false};
     Output out;
     lane.run({&segment, 1}, out, 1 << 20);
     EXPECT_EQ(segment.queries, 2u);
@@ -456,15 +464,20 @@ TEST(Lane, KnowsWhatNeedsAMarkAsTheGeneralPathDoes) {
 TEST(Lane, GoesOnInTheNextSegmentOnlyIfItFollowsNoUnansweredOne) {
   codec::ReplyHarness store;
   Lane lane(store.context(), store.options());
+  std::deque<Parser> parsers;
   store.exchange("set a 0 0 1\r\nA\r\n");
-  const string inputs[] = {"get a\r\n", "get a\r\ndelete a\r\n", "get a\r\n", "get b\r\n"};
+  const string inputs[] = {"get a\r\n", "get a\r\nverbosity 1\r\n", "get a\r\n", "get b\r\n"};
   const bool follows[] = {false, true, true, false}, answered[] = {true, false, false, true};
   std::vector<std::unique_ptr<char[]>> copies;
   std::vector<LaneSegment> segments;
   for (std::size_t i = 0; i < std::size(inputs); ++i) {
     copies.push_back(padded(inputs[i]));
     const char* const begin = copies.back().get();
-    segments.push_back({.begin = begin, .end = begin + inputs[i].size(), .binary = false, .follows = follows[i]});
+    segments.push_back({.begin = begin,
+                        .end = begin + inputs[i].size(),
+                        .parser = &parsers.emplace_back(store.options(), store.engine().shared().clock),
+                        .binary = false,
+                        .follows = follows[i]});
   }
   Output out;
   EXPECT_EQ(lane.run(segments, out, 1 << 20), segments.size());

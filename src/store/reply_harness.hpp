@@ -87,7 +87,7 @@ class ReplyHarness : private ResponseWriter, private ServerControl, private Admi
   std::uint32_t pinned_values() const noexcept { return pinned_values_; }
 
   // Offers the input to another implementation first: returns how many of its bytes were answered.
-  std::function<std::size_t(const Parser&, std::string_view, Output&)> ahead;
+  std::function<std::size_t(Parser&, std::string_view, Output&)> ahead;
   Context& context() noexcept { return *context_; }
   const ProtocolOptions& options() const noexcept { return options_; }
   const ConfigStore& config_store() const noexcept { return config_; }

@@ -3,6 +3,7 @@
 // index.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -11,12 +12,14 @@
 namespace tandem {
 namespace task {
 struct SetOperation;
-}
+enum class Settled : std::uint8_t;
+}  // namespace task
 
 class Batch;
 class Executor;
 class ResponseWriter;
 struct Context;
+struct StripState;
 
 // Which of its victims an eviction spares after all: good ones, those used since they were chosen, or none.
 enum class Spare : std::uint8_t { good, used, none };
@@ -28,6 +31,8 @@ struct KindCode {
   std::string_view kind;
   // Executor::run().
   void (*run)(Executor& executor, Batch& batch, ResponseWriter& writer);
+  // task::execute().
+  task::Settled (*execute)(Context& context, Batch& one, StripState& state) noexcept;
   // task::store_plain().
   bool (*store_plain)(Context& context, const task::SetOperation& op, ItemVersion& stored) noexcept;
   // task::unlink().

@@ -10,6 +10,7 @@
 #include "base/hash.hpp"
 #include "index/cuckoo/cuckoo_index.hpp"
 #include "task/evict-inl.hpp"
+#include "task/execute-inl.hpp"
 #include "task/index_operation-inl.hpp"
 #include "task/index_room.hpp"
 #include "task/key_compare-inl.hpp"
@@ -22,6 +23,7 @@ namespace tandem {
 // Tasks alone: no executor.
 inline constexpr KindCode task_code{.kind = CuckooIndex::kind,
                                     .run = nullptr,
+                                    .execute = task::execute<CuckooIndex>,
                                     .store_plain = task::store_plain<CuckooIndex>,
                                     .unlink = task::unlink<CuckooIndex>,
                                     .rescue = task::rescue<CuckooIndex>,

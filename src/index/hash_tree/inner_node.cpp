@@ -328,10 +328,14 @@ bool InnerTree::replace(const Path& path, std::uint32_t first, std::uint32_t cou
     first = at;
     count = width;
   }
+  return replace_root(change, path.node[0]->level);
+}
+
+bool InnerTree::replace_root(Change& change, std::uint32_t level) noexcept {
   if (change.up_count == 2) {
     change.up_count = 0;
-    const Entry two[2] = {above[0], above[1]};
-    if (!add_node(change, path.node[0]->level + 1, two)) return false;
+    const Entry two[2] = {change.up[0], change.up[1]};
+    if (!add_node(change, level + 1, two)) return false;
   }
   auto* root = static_cast<InnerNode*>(change.up[0].child);
   InnerNode* const made = root;

@@ -212,6 +212,7 @@ class InnerTree {
   void free_all(InnerNode* node) noexcept;
   bool is_too_large(std::span<const Entry> entries) const noexcept;
   bool add_node(Change& change, std::uint32_t level, std::span<const Entry> entries) noexcept;
+  bool replace_root(Change& change, std::uint32_t level) noexcept;
   void publish(Change& change, InnerNode* root) noexcept;
 
   const std::uint32_t node_children_;

@@ -90,9 +90,12 @@ class SortedLeaves {
   // Fills `to` from two neighbours. False: not all keys have a place. REQUIRES: both are latched and sorted.
   bool merge(const Leaf& left, const Leaf& right, Leaf& to) const noexcept;
 
- protected:
+ private:
+  friend Own;
   SortedLeaves(std::uint32_t cells, Heap& heap) noexcept
       : heap_(heap), cells_(cells), sample_shift_(std::countr_zero(cells / leaf_samples)) {}
+
+ protected:
   ~SortedLeaves() = default;
 
   static std::byte* memory(const Leaf& leaf) noexcept { return reinterpret_cast<std::byte*>(const_cast<Leaf*>(&leaf)); }

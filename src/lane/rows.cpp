@@ -1,0 +1,193 @@
+// Commands without a plain form.
+#include <new>
+
+#include "base/hash.hpp"
+#include "base/ticks.hpp"
+#include "codec/binary.hpp"
+#include "codec/command.hpp"
+#include "codec/reply.hpp"
+#include "codec/reply_writer.hpp"
+#include "lane/state.hpp"
+#include "task/memory.hpp"
+#include "task/settled.hpp"
+
+namespace tandem::lane {
+namespace {
+
+bool has_rows(State& state) noexcept {
+  if (TD_LIKELY(state.rows != nullptr)) return true;
+  try {
+    state.rows = std::make_unique<Rows>(Deferring::ring_strips * strip_queries);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return true;
+}
+
+// The general path executes it: it is not a query of the store, or changes what the client may ask.
+bool is_left(const Query& query) noexcept {
+  namespace binary = codec::binary;
+  if (TD_UNLIKELY(query.opcode == Opcode::control)) return true;
+  if (TD_LIKELY(query.opcode != Opcode::nothing)) return false;
+  if (!codec::is_binary(query)) return codec::reply_of(query) == codec::ReplyKind::authenticate;
+  const binary::Form form = binary::rule_of(binary::read<std::uint8_t>(query.wire + binary::at::opcode)).form;
+  return form == binary::Form::sasl_list || form == binary::Form::sasl_auth || form == binary::Form::sasl_step;
+}
+
+// The query of a plain read.
+Query query_of(const Strip& strip, std::uint32_t i) noexcept {
+  namespace binary = codec::binary;
+  Query q{};
+  const std::uint8_t command = strip.kind(i) & kind::command_mask;
+  q.opcode = Opcode::get;
+  q.key = strip.key[i];
+  q.key_bytes = static_cast<std::uint8_t>(info::key_bytes(strip.info[i]));
+  q.wire = strip.line_of(i);
+  if ((strip.kind(i) & kind::last_of_line) != 0) q.options = option::last_of_line;
+  codec::ReplyKind reply = command == kind::gets ? codec::ReplyKind::gets : codec::ReplyKind::get;
+  if (command == kind::binary_read) {
+    const binary::Rule& rule = binary::rule_of(binary::read<std::uint8_t>(q.wire + binary::at::opcode));
+    if (rule.quiet) q.options |= option::no_reply;
+    reply = rule.with_key ? codec::ReplyKind::binary_get_key : codec::ReplyKind::binary_get;
+    q.wire_bytes = binary::header_bytes;
+  } else if (command == kind::meta_read || command == kind::meta_read_key) {
+    q.options = option::meta;
+    reply = codec::ReplyKind::meta_get;
+    q.wire_flags_at = static_cast<std::uint32_t>(q.key - q.wire) + q.key_bytes;
+    q.wire_bytes = q.wire_flags_at + (command == kind::meta_read ? 2u : 4u);
+  }
+  q.reply = static_cast<std::uint8_t>(reply);
+  return q;
+}
+
+void count(State& state, LaneSegment& segment, const Query& q) {
+  ++segment.rows;
+  segment.row_metas += q.has(option::meta) ? 1u : 0u;
+  if (!ends_command(q)) return;
+  const bool with_cas = codec::reply_of(q) == codec::ReplyKind::gets;
+  state.rows_answered.push_back({state.answering, q.opcode, q.mode, q.options, with_cas});
+}
+
+// A row may take as long as thousands of other queries: others' segments wait meanwhile.
+bool turn_has_ended(const State& state, LaneSegment& segment) noexcept {
+  const std::uint64_t now = cycles_now();
+  if (TD_LIKELY(segment.turn_begin != 0)) return now - segment.turn_begin > state.turn_ticks;
+  segment.turn_begin = now;
+  return false;
+}
+
+void end_lap(State& state, const Query& q, bool done, Laps& laps) noexcept {
+  const bool reads = q.is_plain_read() || q.opcode == Opcode::debug || q.opcode == Opcode::nothing;
+  if (!reads && done) ++(q.opcode == Opcode::remove ? state.timed_rows.removes : state.timed_rows.inserts);
+  laps.lap(reads ? Task::key_compare : q.opcode == Opcode::remove ? Task::remove : Task::insert);
+}
+
+// Releases what a query holds once its reply is written, or if writing it fails.
+class Slots {
+ public:
+  Slots(Context& context, StripState& state) noexcept : context_(context), state_(state) {}
+  Slots(const Slots&) = delete;
+  Slots& operator=(const Slots&) = delete;
+  ~Slots() { task::release_slots_of_one(context_, state_); }
+
+ private:
+  Context& context_;
+  StripState& state_;
+};
+
+// The query at the place of the strip's query i.
+bool answer(State& state, const Strip& strip, std::uint32_t i, std::uint32_t place, Laps* laps) {
+  Context& context = state.context;
+  Batch& batch = state.rows->batch;
+  const Query& q = batch.query(place);
+  const bool has_key = q.operation().has_key, is_located = (strip.located >> i & 1) != 0;
+  batch.locations()[place] = has_key ? strip.candidate(i, context.shared.heap) : no_location;
+  batch.fingerprints()[place] =
+      TD_UNLIKELY(has_key && is_located) ? fingerprint_of(q.key, q.key_bytes, state.seed) : strip.fingerprint[i];
+  StripState one;
+  one.strip = {place, place + 1};
+  one.now_s = state.now_s;
+  one.flush_cas = state.flush_cas;
+  one.plain_reads = q.is_plain_read() || q.opcode == Opcode::debug;
+  one.slot[0] = one.fill[0] = no_location;
+  one.refused[0] = Status::none;
+  const task::Settled settled = context.shared.code.execute(context, batch, one);
+  state.flush_cas = one.flush_cas;  // a write may have seen a later flush; what follows uses that one
+  state.flushed = state.flush_cas != 0;
+  if (TD_UNLIKELY(laps != nullptr)) end_lap(state, q, settled == task::Settled::done, *laps);
+  if (TD_UNLIKELY(settled != task::Settled::done)) return false;
+  const Slots slots(context, one);
+  Output& out = *state.out;
+  LaneSegment& segment = state.segments[state.answering];
+  count(state, segment, q);
+  const std::size_t externals = out.externals().size();
+  codec::write_reply(q, batch.result(place), {context.shared.heap, context.shared.clock, state.options, out});
+  if (TD_UNLIKELY(out.externals().size() != externals)) {
+    if (segment.externals_begin == segment.externals_end) segment.externals_begin = externals;
+    segment.externals_end = out.externals().size();
+    if (out.size() + out.external_bytes() >= state.output_bytes_max) state.ends_at = i + 1;
+  }
+  if (TD_UNLIKELY(laps != nullptr)) laps->lap(Task::write_response);
+  return true;
+}
+
+}  // namespace
+
+std::uint32_t take_rows(State& state, LaneSegment& segment, std::uint32_t place, std::uint32_t places) noexcept {
+  // What a device has told of the input does not know of rows, and nothing else searches for them while it alone can.
+  if (TD_UNLIKELY(state.source != Source::text || state.is_elsewhere || !has_rows(state))) return 0;
+  Parser& parser = *segment.parser;
+  Rows& rows = *state.rows;
+  // Between plain commands they come one by one: the next one may be plain.
+  const bool many = state.at == rows.last_end || state.line == within_row;
+  state.at += parser.drop(static_cast<std::uint64_t>(segment.end - state.at));
+  rows.batch.confine(place, many ? place + places : place + 1);
+  std::size_t consumed = 0;
+  ParseStop stop{};
+  try {
+    stop = parser.parse(state.at, segment.end, rows.batch, 0, consumed);
+  } catch (const std::bad_alloc&) {
+    stop = ParseStop::close;  // there is no memory for what is derived for the last query
+  }
+  const std::uint32_t end = rows.batch.size();
+  const bool ends = stop == ParseStop::close || stop == ParseStop::quit || stop == ParseStop::large_value;
+  if (TD_UNLIKELY(end == place)) {
+    if (ends) {
+      parser.rewind_to_command();
+    } else {
+      state.at += consumed;
+    }
+    return 0;
+  }
+  // What the lane does not take is met again by the general path, or behind the last one of these queries.
+  std::uint32_t taken_end = ends ? end - 1 : end;
+  for (std::uint32_t i = place; i < taken_end; ++i) {
+    if (TD_UNLIKELY(is_left(rows.batch.query(i)))) taken_end = i;
+  }
+  if (TD_LIKELY(taken_end == end)) {
+    state.at += consumed;
+    rows.last_end = state.at;
+  } else {
+    state.at = parser.rewind(rows.batch.query(taken_end));
+    rows.last_end = nullptr;
+  }
+  state.line = parser.begins_command() ? nullptr : within_row;
+  return taken_end - place;
+}
+
+bool answer_row(State& state, const Strip& strip, std::uint32_t i, Laps* laps) {
+  if (LaneSegment& segment = state.segments[state.answering]; TD_UNLIKELY(turn_has_ended(state, segment))) {
+    segment.turn_ended = true;
+    return false;
+  }
+  return answer(state, strip, i, place_of(state, strip) + i, laps);
+}
+
+bool answer_as_row(State& state, const Strip& strip, std::uint32_t i, Laps* laps) {
+  if (TD_UNLIKELY(state.is_elsewhere || !has_rows(state))) return false;
+  const std::uint32_t place = place_of(state, strip) + i;
+  state.rows->batch.query(place) = query_of(strip, i);
+  return answer(state, strip, i, place, laps);
+}
+
+}  // namespace tandem::lane
