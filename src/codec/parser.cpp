@@ -21,6 +21,18 @@ ParseStop Parser::parse(const char* begin, const char* end, Batch& batch, std::u
   return stop;
 }
 
+bool Parser::begins_again(const char* begin, const char* end) noexcept {
+  if ((swallow_bytes_ | multiget_bytes_) != 0) return false;
+  const auto bytes = static_cast<std::uint64_t>(end - begin);
+  if (bytes < wanted_bytes_ || bytes < scanned_bytes_) return false;
+  if (scanned_bytes_ != 0 && std::memchr(begin + scanned_bytes_, '\n', bytes - scanned_bytes_) == nullptr) {
+    scanned_bytes_ = bytes;
+    return false;
+  }
+  rewind_to_command();
+  return true;
+}
+
 // A connection that has sent nothing yet, or does not (yet) speak text.
 ParseStop Parser::parse_other(const char* begin, const char* end, Batch& batch, std::uint32_t connection,
                               std::size_t& consumed) {

@@ -91,6 +91,11 @@ class Parser {
   TD_INLINE bool begins_command() const noexcept {
     return TD_LIKELY((swallow_bytes_ | multiget_bytes_ | scanned_bytes_ | wanted_bytes_) == 0);
   }
+  // The same for [begin, end), which is offered next: a command that was incomplete begins there again, if its line, or
+  // all of it, is there now.
+  TD_INLINE bool begins_command(const char* begin, const char* end) noexcept {
+    return begins_command() || begins_again(begin, end);
+  }
 
   // What the next offered byte belongs to, for `stats conns`: a command, a value that is kept until it is complete, or
   // a value that is dropped.
@@ -148,6 +153,7 @@ class Parser {
     unsigned now = 0;
   };
 
+  bool begins_again(const char* begin, const char* end) noexcept;
   ParseStop parse_other(const char* begin, const char* end, Batch& batch, std::uint32_t connection,
                         std::size_t& consumed);
   void choose_mode(char first) noexcept;

@@ -34,7 +34,7 @@ bool LaneStage::wait(Connection& c, const char* begin, const char* end, std::uin
   segment.end = end;
   segment.parser = &c.parser;
   segment.binary = speaks == Parser::Speaks::binary;
-  segment.within_command = !c.parser.begins_command();
+  segment.within_command = !c.parser.begins_command(begin, end);
   if (TD_UNLIKELY(waits_since != 0)) {
     in.oldest_receipt = std::min(in.oldest_receipt, waits_since);
   } else if (TD_UNLIKELY(in.sampled)) {

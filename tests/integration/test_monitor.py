@@ -89,7 +89,8 @@ def test_latency(tandem: Callable[..., Server]) -> None:
             ]
             assert values[0] > 0 and values == sorted(values), (command, values)
         for task in TASKS:
-            assert float(latency[f"task:{task}:p50_ns"]) > 0, task
+            # The lane has the time of MM in Insert's, and that of RD in WR's.
+            assert float(latency[f"task:{task}:p50_ns"]) > 0 or task in ("MM", "RD"), task
         assert stream.exchange(b"stats reset\r\n").data == b"RESET\r\n"
         assert not any(name.startswith("command:g") for name in stats(stream, "latency"))
 
