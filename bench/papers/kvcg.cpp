@@ -70,10 +70,8 @@ void figure_6(PaperRun& run) {
 
 constexpr std::string_view table_1_differs =
     "the paper's own tables and GPU. Its Slab has no locks, and values of 8 bytes where ours has locations of 4; "
-    "without "
-    "locks a launch has one change a bucket; libgpuhash's algorithm is that of our cuckoo table, without its races. A "
-    "PUT "
-    "replaces a key's location; those that add a key have a row of their own";
+    "without locks a launch has one change a bucket; libgpuhash's algorithm is that of our cuckoo table, without its "
+    "races. A PUT replaces a key's location; those that add a key have a row of their own";
 constexpr std::string_view gpu_side =
                                "KVCG's side: needs the GPU index and the router between CPU and GPU; the figures' "
                                "latencies, which are of single requests in a closed loop in process",

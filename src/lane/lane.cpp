@@ -208,9 +208,9 @@ void answer_run(State& state, const Strip& strip, std::uint32_t i) {
   if (run.reply_bytes < borrowed_bytes_min) {
     out.append(state.runs->reply(run), run.reply_bytes);
   } else {
-    if (segment.externals_begin == segment.externals_end) segment.externals_begin = out.externals().size();
+    const std::size_t externals = out.externals().size();
     out.append_borrowed(state.runs->reply(run), run.reply_bytes);
-    segment.externals_end = out.externals().size();
+    segment.take_externals(externals, out.externals().size());
   }
   segment.commands[kind::get] += std::uint32_t{run.requests} - run.metas;
   segment.commands[kind::meta_read] += run.metas;

@@ -103,6 +103,11 @@ struct LaneSegment {
   // Whether the last run has answered all of it.
   bool is_answered() const noexcept { return rest == end && !stopped; }
   bool has_replies() const noexcept { return output_begin != output_end || externals_begin != externals_end; }
+  // Externals [from, to) of the Output are its, behind those that it has.
+  void take_externals(std::size_t from, std::size_t to) noexcept {
+    if (externals_begin == externals_end) externals_begin = from;
+    externals_end = to;
+  }
   // Prepares what is left for another run.
   void resume() noexcept {
     *this = {.begin = rest,

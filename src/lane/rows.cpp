@@ -1,7 +1,6 @@
 // Commands without a plain form.
 #include <new>
 
-#include "base/hash.hpp"
 #include "base/ticks.hpp"
 #include "codec/binary.hpp"
 #include "codec/command.hpp"
@@ -77,9 +76,9 @@ bool turn_has_ended(const State& state, LaneSegment& segment) noexcept {
 }
 
 void end_lap(State& state, const Query& q, bool done, Laps& laps) noexcept {
-  const bool reads = q.is_plain_read() || q.opcode == Opcode::debug || q.opcode == Opcode::nothing;
-  if (!reads && done) ++(q.opcode == Opcode::remove ? state.timed_rows.removes : state.timed_rows.inserts);
-  laps.lap(reads ? Task::key_compare : q.opcode == Opcode::remove ? Task::remove : Task::insert);
+  const Task task = task::settled_by(q);
+  if (task != Task::key_compare && done) ++(task == Task::remove ? state.timed_rows.removes : state.timed_rows.inserts);
+  laps.lap(task);
 }
 
 // Releases what a query holds once its reply is written, or if writing it fails.
@@ -100,15 +99,13 @@ bool answer(State& state, const Strip& strip, std::uint32_t i, std::uint32_t pla
   Context& context = state.context;
   Batch& batch = state.rows->batch;
   const Query& q = batch.query(place);
-  const bool has_key = q.operation().has_key, is_located = (strip.located >> i & 1) != 0;
-  batch.locations()[place] = has_key ? strip.candidate(i, context.shared.heap) : no_location;
-  batch.fingerprints()[place] =
-      TD_UNLIKELY(has_key && is_located) ? fingerprint_of(q.key, q.key_bytes, state.seed) : strip.fingerprint[i];
+  batch.locations()[place] = q.operation().has_key ? strip.candidate(i, context.shared.heap) : no_location;
+  batch.fingerprints()[place] = fingerprint_at(state, strip, i);
   StripState one;
   one.strip = {place, place + 1};
   one.now_s = state.now_s;
   one.flush_cas = state.flush_cas;
-  one.plain_reads = q.is_plain_read() || q.opcode == Opcode::debug;
+  one.plain_reads = q.is_plain_read();
   one.slot[0] = one.fill[0] = no_location;
   one.refused[0] = Status::none;
   const task::Settled settled = context.shared.code.execute(context, batch, one);
@@ -123,8 +120,7 @@ bool answer(State& state, const Strip& strip, std::uint32_t i, std::uint32_t pla
   const std::size_t externals = out.externals().size();
   codec::write_reply(q, batch.result(place), {context.shared.heap, context.shared.clock, state.options, out});
   if (TD_UNLIKELY(out.externals().size() != externals)) {
-    if (segment.externals_begin == segment.externals_end) segment.externals_begin = externals;
-    segment.externals_end = out.externals().size();
+    segment.take_externals(externals, out.externals().size());
     if (out.size() + out.external_bytes() >= state.output_bytes_max) state.ends_at = i + 1;
   }
   if (TD_UNLIKELY(laps != nullptr)) laps->lap(Task::write_response);

@@ -25,12 +25,6 @@ struct Stopped {
   task::Settled why;
 };
 
-// The task that settles the query: writes compare the key themselves, under its stripe.
-TD_INLINE Task settled_by(const Query& q) noexcept {
-  if (q.is_plain_read() || q.opcode == Opcode::debug || q.opcode == Opcode::nothing) return Task::key_compare;
-  return q.opcode == Opcode::remove ? Task::remove : Task::insert;
-}
-
 // Insert, Delete and KC of a strip that also writes: in query order, so that responses and read-your-writes follow the
 // batch's order (write protocol 8). Timed: consecutive queries of one task are timed together.
 template <IndexKind I, bool Timed>
@@ -38,18 +32,15 @@ Stopped settle_in_order(Context& context, Batch& batch, StripState& state, TaskT
   std::uint32_t timed = state.strip.begin;
   const auto lap = [&](std::uint32_t end) {
     if constexpr (Timed) {
-      if (end != timed) timer.lap(settled_by(batch.query(timed)), end - timed);
+      if (end != timed) timer.lap(task::settled_by(batch.query(timed)), end - timed);
       timed = end;
     }
   };
   for (std::uint32_t i = state.strip.begin; i < state.strip.end; ++i) {
-    const Query& q = batch.query(i);
     if constexpr (Timed) {
-      if (settled_by(q) != settled_by(batch.query(timed))) lap(i);
+      if (task::settled_by(batch.query(i)) != task::settled_by(batch.query(timed))) lap(i);
     }
-    if (q.is_plain_read() || q.opcode == Opcode::debug) {
-      task::key_compare_one<I>(context, batch, state, i);
-    } else if (const task::Settled s = task::write_operation<I>(context, batch, state, i); s != task::Settled::done) {
+    if (const task::Settled s = task::settle_one<I>(context, batch, state, i); s != task::Settled::done) {
       lap(i);
       return {i, s};
     }

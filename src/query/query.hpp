@@ -49,6 +49,8 @@ struct Query {
   bool is_plain_read() const noexcept {
     return opcode == Opcode::get && !has(option::touch | option::vivify | option::recache);
   }
+  // Neither changes the store nor counts as a write: a plain read, or a debug query.
+  bool only_reads() const noexcept { return is_plain_read() || opcode == Opcode::debug; }
   // A store that adds to the present value.
   bool concatenates() const noexcept {
     return opcode == Opcode::store && (mode == StoreMode::append || mode == StoreMode::prepend);

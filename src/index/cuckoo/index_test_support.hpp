@@ -18,6 +18,7 @@
 #include "index/cuckoo/cuckoo_check.hpp"
 #include "index/cuckoo/cuckoo_index.hpp"
 #include "index/index_kind.hpp"
+#include "index/worker_batch_of_test.hpp"
 
 namespace tandem {
 
@@ -117,26 +118,7 @@ class BasicTestWorker {
  public:
   explicit BasicTestWorker(BasicTestStore<I>& s) : store(s), epoch(s.epochs), cache(s.heap) {}
 
-  // Batches nest: the outermost is the epoch.
-  class Batch {
-   public:
-    explicit Batch(BasicTestWorker& w) : w_(w) {
-      if (w_.depth_++ == 0) w_.epoch.enter();
-    }
-    ~Batch() {
-      if (--w_.depth_ != 0) return;
-      {
-        const Heap::Cache::Lock lock(w_.cache);
-        w_.store.heap.reclaim(w_.cache);
-      }
-      w_.epoch.exit();
-    }
-    Batch(const Batch&) = delete;
-    Batch& operator=(const Batch&) = delete;
-
-   private:
-    BasicTestWorker& w_;
-  };
+  using Batch = WorkerBatch<BasicTestWorker>;
 
   enum class Outcome { done, refused, no_room };
 
@@ -292,6 +274,7 @@ class BasicTestWorker {
   std::uint64_t rooms = 0, second_looks = 0;
 
  private:
+  friend Batch;
   Location allocate(const std::string& key, std::uint64_t value) {
     const std::uint64_t bytes = Item::total_bytes(0, key.size(), sizeof value);
     const Heap::Cache::Lock lock(cache);

@@ -17,6 +17,7 @@
 #include "base/hash.hpp"
 #include "heap/cache.hpp"
 #include "index/hash_tree/key_tree.hpp"
+#include "index/worker_batch_of_test.hpp"
 
 namespace tandem {
 
@@ -83,26 +84,7 @@ class BasicTreeWorker {
 
   using Pairs = TreePairs;
 
-  // Batches nest: the outermost is the epoch.
-  class Batch {
-   public:
-    explicit Batch(BasicTreeWorker& w) : w_(w) {
-      if (w_.depth_++ == 0) w_.epoch.enter();
-    }
-    ~Batch() {
-      if (--w_.depth_ != 0) return;
-      {
-        const Heap::Cache::Lock lock(w_.cache);
-        w_.store.heap.reclaim(w_.cache);
-      }
-      w_.epoch.exit();
-    }
-    Batch(const Batch&) = delete;
-    Batch& operator=(const Batch&) = delete;
-
-   private:
-    BasicTreeWorker& w_;
-  };
+  using Batch = WorkerBatch<BasicTreeWorker>;
 
   // False: make_room() found no memory.
   bool set(std::string_view key, std::uint64_t value) {
@@ -253,6 +235,7 @@ class BasicTreeWorker {
   ScanStamp stamp;
 
  private:
+  friend Batch;
   static std::uint64_t value_of(const Item* item) {
     std::uint64_t value = 0;
     std::memcpy(&value, item->value(), sizeof value);
