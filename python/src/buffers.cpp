@@ -8,9 +8,15 @@
 namespace tandem::python {
 namespace {
 
+// Most often it is no subclass, which needs no call.
+bool is_bytes(nb::handle object) { return Py_IS_TYPE(object.ptr(), &PyBytes_Type) || PyBytes_Check(object.ptr()); }
+
 std::string_view text_or_bytes(nb::handle key) {
-  if (PyBytes_Check(key.ptr())) {
-    return {PyBytes_AsString(key.ptr()), static_cast<std::size_t>(PyBytes_Size(key.ptr()))};
+  if (is_bytes(key)) {
+    char* bytes = nullptr;
+    Py_ssize_t size = 0;
+    PyBytes_AsStringAndSize(key.ptr(), &bytes, &size);
+    return {bytes, static_cast<std::size_t>(size)};
   }
   if (PyUnicode_Check(key.ptr())) {
     Py_ssize_t size = 0;
@@ -56,10 +62,13 @@ nb::object new_bytes(const char* bytes, std::size_t size) {
 }
 
 Bytes::Bytes(nb::handle object) {
-  if (PyBytes_Check(object.ptr())) {
+  if (is_bytes(object)) {
     held_ = nb::borrow(object);
-    data_ = PyBytes_AsString(object.ptr());
-    size_ = static_cast<std::size_t>(PyBytes_Size(object.ptr()));
+    char* bytes = nullptr;
+    Py_ssize_t size = 0;
+    PyBytes_AsStringAndSize(object.ptr(), &bytes, &size);
+    data_ = bytes;
+    size_ = static_cast<std::size_t>(size);
     return;
   }
   if (PyUnicode_Check(object.ptr())) raise(PyExc_TypeError, "a value is bytes, not str: encode() it");
@@ -110,11 +119,9 @@ Array::~Array() {
 bool Array::take_buffer(PyObject* object, Access access) {
   Py_buffer view;
   if (PyObject_GetBuffer(object, &view, PyBUF_STRIDES | PyBUF_FORMAT) != 0) {
-    if (nb::hasattr(object, "__dlpack__")) {
-      PyErr_Clear();
-      return false;
-    }
-    raise_set();
+    const nb::python_error refused;  // takes it: no code of the object may run while it is set
+    if (nb::hasattr(object, "__dlpack__")) return false;
+    throw refused;
   }
   buffer_ = view;
   const auto refuse = [&](PyObject* type, const char* text) {

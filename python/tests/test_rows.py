@@ -221,6 +221,21 @@ def test_a_full_store_tells_by_its_mask() -> None:
         assert stored[0] and not stored[-1]
 
 
+def test_rows_that_are_far_apart(store: tandem.Store) -> None:
+    """By more than 32 bits can tell; of the memory between them nothing is read."""
+    memory = np.zeros((1 << 31) + 8, np.uint8)
+    rows = np.lib.stride_tricks.as_strided(memory, (2, 8), (1 << 31, 1))
+    keys = np.arange(2, dtype=np.uint64)
+    assert store.set_rows(keys, np.array([7, 9], np.int64)).all()
+    assert store.get_rows(keys, out=rows)[1].all()
+    assert memory[0] == 7 and memory[1 << 31] == 9
+    assert store.set_rows(keys[::-1], rows).all()
+    assert store.get_rows(keys, np.int64)[0].tolist() == [9, 7]
+    with pytest.raises(tandem.TooLarge, match=f"{len(memory)} bytes"):
+        store.set("a", memory)
+    assert store.get_into(keys[:1].tobytes(), memory) == 8
+
+
 def test_without_numpy(store: tandem.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "numpy", None)
     keys = array.array("Q", range(3))
