@@ -86,6 +86,8 @@ typedef struct tandem_options {
                                    memcachedgpu, heterokv (docs/gpu.md of the source tree) */
   uint32_t gpus;                /* that run a part of batches: 0, 1, 2, 4 or 8; several share the keys; 0 */
   uint32_t reserved;            /* 0 */
+  const char* index;            /* the kind of index in place of the preset's: NULL, or cuckoo, set_associative, hash_tree,
+                                   slab_list. EINVAL for what `ordered` or GPUs do not go with */
 } tandem_options;
 
 /* A value read. Zero it before the first use; later reads reuse its memory. Free it with tandem_value_free(). */

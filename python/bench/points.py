@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 import random
 import tempfile
 from collections.abc import Callable, Iterator
@@ -94,6 +95,9 @@ def gets(points: Points) -> list[Subject]:
                 transaction.get(key)
         return len(drawn)
 
+    def longer(count: int) -> list[bytes]:
+        return [VALUE + b"."] * count
+
     drawn = points.some(GETS)
     subjects = [
         Subject("tandem", calls(points.some, GETS, points.store.get)),
@@ -101,6 +105,9 @@ def gets(points: Points) -> list[Subject]:
         Subject("lmdb, one transaction each", one_each),
         Subject("cachetools LRU", item_calls(points.some, GETS, points.lru)),
         Subject("dict", item_calls(points.some, GETS, points.dict)),
+        # What no get can be faster than: a method's call, and one that makes a value's bytes.
+        Subject("dict.get", calls(points.some, GETS, points.dict.get)),
+        Subject("a call that copies 64 bytes", calls(longer, GETS, operator.itemgetter(slice(len(VALUE))))),
     ]
     if points.disk is not None:
         subjects.append(Subject("diskcache", calls(points.some, SLOW_GETS, points.disk.get)))

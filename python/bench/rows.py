@@ -34,6 +34,7 @@ class Options(ctypes.Structure):
         ("preset", ctypes.c_char_p),
         ("gpus", ctypes.c_uint32),
         ("reserved", ctypes.c_uint32),
+        ("index", ctypes.c_char_p),
     ]
 
 

@@ -40,7 +40,7 @@ NB_MODULE(_core, module) {
   refuse_subinterpreters();
   load_types();
   module.attr("__version__") = tandem_version();
-  nb::class_<Store> type(module, "Store",
+  nb::class_<Store> type(module, "Store", nb::type_slots(direct_slots()),
                          nb::sig("class Store(collections.abc.MutableMapping[str | bytes, bytes])"),
                          "A store in this process: a mapping from keys (str, as UTF-8, or bytes; 1 to 250 bytes) to "
                          "bytes. A full store evicts what was not used lately; items expire at their ttl. It may be "

@@ -2,10 +2,11 @@
 #include <array>
 #include <charconv>
 #include <cstring>
+#include <limits>
 #include <string_view>
 #include <utility>
 
-#include "store.hpp"
+#include "direct.hpp"
 
 namespace tandem::python {
 namespace {
@@ -15,6 +16,24 @@ constexpr std::size_t short_value = 2048;
 [[noreturn]] void raise_missing(nb::handle key) {
   PyErr_SetObject(PyExc_KeyError, key.ptr());
   raise_set();
+}
+
+// A number of 64 bits without a sign.
+std::uint64_t number_of(nb::handle number, const char* what) {
+  if (!PyLong_Check(number.ptr()))
+    raise(PyExc_TypeError, "%s is an int, not %U", what, name_of_type(number).ptr());
+  const unsigned long long value = PyLong_AsUnsignedLongLong(number.ptr());
+  if (PyErr_Occurred() != nullptr) {
+    PyErr_Clear();
+    raise(PyExc_ValueError, "%s is out of range", what);
+  }
+  return value;
+}
+
+std::uint32_t flags_of(nb::handle flags) {
+  const std::uint64_t number = number_of(flags, "flags");
+  if (number > std::numeric_limits<std::uint32_t>::max()) raise(PyExc_ValueError, "flags is out of range");
+  return static_cast<std::uint32_t>(number);
 }
 
 // The value as bytes, or an invalid object if there is none. One copy for a long value; none of it is made by a visitor.
@@ -39,17 +58,35 @@ nb::object read(Store& s, std::string_view key, tandem_reply& reply) {
   raise_code(code);
 }
 
-nb::object get(Store& s, nb::handle key, nb::handle otherwise) {
-  tandem_reply reply;
-  nb::object value = read(s, key_of(key), reply);
-  return value.is_valid() ? value : nb::borrow(otherwise);
+// get(key, default=None)
+PyObject* get(PyObject* self, PyObject* const* values, Py_ssize_t count, PyObject* names) noexcept {
+  static constexpr Parameters<2> parameters{.method = "get", .names = {"key", "default"}, .required = 1, .positional = 2};
+  return called<PyObject*>(nullptr, [&] {
+    std::array<PyObject*, 2> given{nullptr, Py_None};
+    bind(parameters, {values, static_cast<std::size_t>(count), names}, given);
+    tandem_reply reply;
+    nb::object value = read(store_of(self), key_of(given[0]), reply);
+    return value.is_valid() ? value.release().ptr() : nb::borrow(given[1]).release().ptr();
+  });
 }
 
-nb::object get_item(Store& s, nb::handle key) {
-  tandem_reply reply;
-  nb::object value = read(s, key_of(key), reply);
-  if (!value.is_valid()) raise_missing(key);
-  return value;
+// store[key]
+PyObject* get_item(PyObject* self, PyObject* key) noexcept {
+  return called<PyObject*>(nullptr, [&] {
+    tandem_reply reply;
+    nb::object value = read(store_of(self), key_of(key), reply);
+    if (!value.is_valid()) raise_missing(key);
+    return value.release().ptr();
+  });
+}
+
+// For tandem.Cache: value and flags, or None.
+PyObject* get_data(PyObject* self, PyObject* key) noexcept {
+  return called<PyObject*>(nullptr, [&] {
+    tandem_reply reply;
+    const nb::object value = read(store_of(self), key_of(key), reply);
+    return value.is_valid() ? nb::make_tuple(value, reply.flags).release().ptr() : nb::none().release().ptr();
+  });
 }
 
 nb::object gets(Store& s, nb::handle key) {
@@ -58,11 +95,14 @@ nb::object gets(Store& s, nb::handle key) {
   return value.is_valid() ? nb::handle(types().item)(value, reply.flags, reply.cas) : nb::none();
 }
 
-bool contains(Store& s, nb::handle key) {
-  const std::string_view wanted = key_of(key);
-  const tandem_code code = tandem_get_into(s.open(), wanted.data(), wanted.size(), nullptr, 0, nullptr);
-  if (code != TANDEM_HIT && code != TANDEM_TOO_LARGE && code != TANDEM_MISS) raise_code(code);
-  return code != TANDEM_MISS;
+// key in store
+int contains(PyObject* self, PyObject* key) noexcept {
+  return called(-1, [&] {
+    const std::string_view wanted = key_of(key);
+    const tandem_code code = tandem_get_into(store_of(self).open(), wanted.data(), wanted.size(), nullptr, 0, nullptr);
+    if (code != TANDEM_HIT && code != TANDEM_TOO_LARGE && code != TANDEM_MISS) raise_code(code);
+    return code != TANDEM_MISS ? 1 : 0;
+  });
 }
 
 // A write of a value. call(store, key, value).
@@ -86,15 +126,28 @@ tandem_code write(Store& s, nb::handle key, nb::handle value, Call call) {
 using Storing = tandem_code (*)(tandem_store*, const char*, std::size_t, const char*, std::size_t, std::int64_t,
                                 std::uint32_t);
 template <Storing call>
-bool store_value(Store& s, nb::handle key, nb::handle value, nb::handle ttl, std::uint32_t flags) {
-  const std::int64_t ttl_s = ttl_of(ttl);
+bool store_with(Store& s, nb::handle key, nb::handle value, std::int64_t ttl_s, std::uint32_t flags) {
   return write(s, key, value, [&](tandem_store* store, std::string_view k, std::string_view v) {
            return call(store, k.data(), k.size(), v.data(), v.size(), ttl_s, flags);
          }) == TANDEM_STORED;
 }
 
-void store_always(Store& s, nb::handle key, nb::handle value, nb::handle ttl, std::uint32_t flags) {
-  store_value<tandem_set>(s, key, value, ttl, flags);
+template <Storing call>
+bool store_value(Store& s, nb::handle key, nb::handle value, nb::handle ttl, nb::handle flags) {
+  return store_with<call>(s, key, value, ttl_of(ttl), flags_of(flags));
+}
+
+// set(key, value, ttl=None, *, flags=0)
+PyObject* set(PyObject* self, PyObject* const* values, Py_ssize_t count, PyObject* names) noexcept {
+  static constexpr Parameters<4> parameters{
+      .method = "set", .names = {"key", "value", "ttl", "flags"}, .required = 2, .positional = 3};
+  return called<PyObject*>(nullptr, [&] {
+    std::array<PyObject*, 4> given{nullptr, nullptr, Py_None, nullptr};
+    bind(parameters, {values, static_cast<std::size_t>(count), names}, given);
+    const std::uint32_t flags = given[3] == nullptr ? 0 : flags_of(given[3]);
+    store_with<tandem_set>(store_of(self), given[0], given[1], ttl_of(given[2]), flags);
+    return nb::none().release().ptr();
+  });
 }
 
 using Concatenate = tandem_code (*)(tandem_store*, const char*, std::size_t, const char*, std::size_t);
@@ -105,11 +158,11 @@ bool concatenate(Store& s, nb::handle key, nb::handle value) {
          }) == TANDEM_STORED;
 }
 
-bool compare_and_set(Store& s, nb::handle key, nb::handle value, std::uint64_t cas, nb::handle ttl,
-                     std::uint32_t flags) {
+bool compare_and_set(Store& s, nb::handle key, nb::handle value, std::uint64_t cas, nb::handle ttl, nb::handle flags) {
   const std::int64_t ttl_s = ttl_of(ttl);
+  const std::uint32_t kept = flags_of(flags);
   return write(s, key, value, [&](tandem_store* store, std::string_view k, std::string_view v) {
-           return tandem_compare_and_set(store, k.data(), k.size(), v.data(), v.size(), cas, ttl_s, flags);
+           return tandem_compare_and_set(store, k.data(), k.size(), v.data(), v.size(), cas, ttl_s, kept);
          }) == TANDEM_STORED;
 }
 
@@ -118,6 +171,19 @@ bool remove(Store& s, nb::handle key) {
   const tandem_code code = tandem_remove(s.open(), from.data(), from.size());
   if (code != TANDEM_REMOVED && code != TANDEM_MISS) raise_code(code);
   return code == TANDEM_REMOVED;
+}
+
+// store[key] = value; del store[key], where value is null
+int set_item(PyObject* self, PyObject* key, PyObject* value) noexcept {
+  return called(-1, [&] {
+    Store& s = store_of(self);
+    if (value != nullptr) {
+      store_with<tandem_set>(s, key, value, 0, 0);
+    } else if (!remove(s, key)) {
+      raise_missing(key);
+    }
+    return 0;
+  });
 }
 
 bool touch(Store& s, nb::handle key, nb::handle ttl) {
@@ -137,11 +203,12 @@ struct Old {
   nb::object bytes() const { return new_bytes(value.bytes, value.size); }
 };
 
-nb::object exchange(Store& s, nb::handle key, nb::handle value, nb::handle ttl, std::uint32_t flags) {
+nb::object exchange(Store& s, nb::handle key, nb::handle value, nb::handle ttl, nb::handle flags) {
   const std::int64_t ttl_s = ttl_of(ttl);
+  const std::uint32_t kept = flags_of(flags);
   Old old;
   const tandem_code code = write(s, key, value, [&](tandem_store* store, std::string_view k, std::string_view v) {
-    return tandem_exchange(store, k.data(), k.size(), v.data(), v.size(), ttl_s, flags, &old.value);
+    return tandem_exchange(store, k.data(), k.size(), v.data(), v.size(), ttl_s, kept, &old.value);
   });
   return code == TANDEM_HIT ? old.bytes() : nb::none();
 }
@@ -161,23 +228,11 @@ nb::object set_default(Store& s, nb::handle key, nb::handle value) {
     tandem_reply reply;
     nb::object there = read(s, key_of(key), reply);
     if (there.is_valid()) return there;
-    if (store_value<tandem_add>(s, key, value, nb::none(), 0)) {
+    if (store_with<tandem_add>(s, key, value, 0, 0)) {
       const Bytes bytes(value);
       return new_bytes(bytes.data(), bytes.size());
     }
   }
-}
-
-// A number of 64 bits without a sign.
-std::uint64_t number_of(nb::handle number, const char* what) {
-  if (!PyLong_Check(number.ptr()))
-    raise(PyExc_TypeError, "%s is an int, not %U", what, name_of_type(number).ptr());
-  const unsigned long long value = PyLong_AsUnsignedLongLong(number.ptr());
-  if (PyErr_Occurred() != nullptr) {
-    PyErr_Clear();
-    raise(PyExc_ValueError, "%s is out of range", what);
-  }
-  return value;
 }
 
 nb::object increment(Store& s, nb::handle key, nb::handle by, nb::handle initial, nb::handle ttl) {
@@ -230,12 +285,7 @@ nb::object get_into(Store& s, nb::handle key, nb::handle out) {
 #define TANDEM_TTL "ttl: float | datetime.timedelta | None = None"
 
 void define_reads(nb::class_<Store>& type) {
-  type.def("get", &get, nb::arg("key"), nb::arg("default") = nb::none(),
-           nb::sig("def get(self, key: str | bytes, default: typing.Any = None) -> typing.Any"),
-           "The value, or `default`.")
-      .def("__getitem__", &get_item, nb::arg("key"), nb::sig("def __getitem__(self, " TANDEM_KEY ", /) -> bytes"))
-      .def("__contains__", &contains, nb::arg("key"), nb::sig("def __contains__(self, key: object, /) -> bool"))
-      .def("gets", &gets, nb::arg("key"),
+  type.def("gets", &gets, nb::arg("key"),
            nb::sig("def gets(self, " TANDEM_KEY ") -> tandem._types.Item | None"),
            "The value with its flags and cas, or None.")
       .def("get_into", &get_into, nb::arg("key"), nb::arg("out"),
@@ -245,11 +295,7 @@ void define_reads(nb::class_<Store>& type) {
 }
 
 void define_writes(nb::class_<Store>& type) {
-  type.def("set", &store_always, nb::arg("key"), nb::arg("value"), nb::arg("ttl") = nb::none(), nb::kw_only(),
-           nb::arg("flags") = 0,
-           nb::sig("def set(self, " TANDEM_KEY ", " TANDEM_VALUE ", " TANDEM_TTL ", *, flags: int = 0) -> None"),
-           "Stores the value. ttl: seconds from now, rounded up; None: it does not expire.")
-      .def("add", &store_value<tandem_add>, nb::arg("key"), nb::arg("value"), nb::arg("ttl") = nb::none(),
+  type.def("add", &store_value<tandem_add>, nb::arg("key"), nb::arg("value"), nb::arg("ttl") = nb::none(),
            nb::kw_only(), nb::arg("flags") = 0,
            nb::sig("def add(self, " TANDEM_KEY ", " TANDEM_VALUE ", " TANDEM_TTL ", *, flags: int = 0) -> bool"),
            "Stores the value if there is none. Whether it did.")
@@ -263,9 +309,6 @@ void define_writes(nb::class_<Store>& type) {
                    ", *, flags: int = 0) -> bytes | None"),
            "Stores the value and returns the one that was there, both at once; None if there was none. What is refused "
            "leaves the old value.")
-      .def("__setitem__", [](Store& s, nb::handle key, nb::handle value) {
-        store_always(s, key, value, nb::none(), 0);
-      }, nb::sig("def __setitem__(self, " TANDEM_KEY ", " TANDEM_VALUE ", /) -> None"))
       .def("append", &concatenate<tandem_append>, nb::arg("key"), nb::arg("value"),
            nb::sig("def append(self, " TANDEM_KEY ", " TANDEM_VALUE ") -> bool"),
            "Adds to the end of a value; its flags and ttl stay. False if there is none.")
@@ -286,9 +329,6 @@ void define_writes(nb::class_<Store>& type) {
 void define_removals(nb::class_<Store>& type) {
   type.def("delete", &remove, nb::arg("key"), nb::sig("def delete(self, " TANDEM_KEY ") -> bool"),
            "Removes the item. Whether there was one.")
-      .def("__delitem__", [](Store& s, nb::handle key) {
-        if (!remove(s, key)) raise_missing(key);
-      }, nb::sig("def __delitem__(self, " TANDEM_KEY ", /) -> None"))
       .def("touch", &touch, nb::arg("key"), nb::arg("ttl").none(),
            nb::sig("def touch(self, " TANDEM_KEY ", ttl: float | datetime.timedelta | None) -> bool"),
            "Gives the item another ttl; None: it does not expire. Whether there is one.")
@@ -300,7 +340,31 @@ void define_removals(nb::class_<Store>& type) {
            "The value; `default`, which is stored, if there is none.");
 }
 
+template <class Function>
+void* slot(Function* function) {
+  return reinterpret_cast<void*>(function);
+}
+
 }  // namespace
+
+const PyType_Slot* direct_slots() {
+  constexpr int by_name = METH_FASTCALL | METH_KEYWORDS;
+  static std::array<PyMethodDef, 4> methods{{
+      {"get", reinterpret_cast<PyCFunction>(slot(get)), by_name,
+       "get($self, key, default=None)\n--\n\nThe value, or `default`."},
+      {"set", reinterpret_cast<PyCFunction>(slot(set)), by_name,
+       "set($self, key, value, ttl=None, *, flags=0)\n--\n\n"
+       "Stores the value. ttl: seconds from now, rounded up; None: it does not expire."},
+      {"_get_data", get_data, METH_O, nullptr},
+      {nullptr, nullptr, 0, nullptr},
+  }};
+  static const std::array<PyType_Slot, 5> slots{{{Py_tp_methods, methods.data()},
+                                                 {Py_mp_subscript, slot(get_item)},
+                                                 {Py_mp_ass_subscript, slot(set_item)},
+                                                 {Py_sq_contains, slot(contains)},
+                                                 {0, nullptr}}};
+  return slots.data();
+}
 
 void define_single(nb::class_<Store>& type) {
   define_reads(type);

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -84,7 +85,7 @@ std::int64_t whole_seconds(nb::handle ttl) {
 
 void open_store(Store* at, nb::handle memory, nb::handle item_max, nb::handle memory_file, bool evict, bool ordered,
                 unsigned threads_max, unsigned gpus, const std::string& gpu, const std::string& preset,
-                nb::handle gpu_values) {
+                nb::handle gpu_values, const std::optional<std::string>& index) {
   constexpr std::uint64_t item_max_default = std::uint64_t{64} << 20, item_limit = std::uint64_t{1} << 30;
   tandem_options options;
   tandem_options_init(&options, sizeof options);
@@ -99,6 +100,10 @@ void open_store(Store* at, nb::handle memory, nb::handle item_max, nb::handle me
   options.gpu = gpu.c_str();
   options.preset = preset.c_str();
   options.gpu_value_bytes = size_of(gpu_values, "gpu_values");
+  if (index) {
+    if (index->empty()) raise(PyExc_ValueError, "index is empty");
+    options.index = index->c_str();
+  }
   std::string file;
   if (!memory_file.is_none()) {
     file = nb::cast<std::string>(nb::module_::import_("os").attr("fsdecode")(memory_file));
@@ -190,16 +195,17 @@ void define_opening(nb::class_<Store>& type) {
   type.def("__init__", &open_store, nb::kw_only(), nb::arg("memory") = "1GiB", nb::arg("item_max") = nb::none(),
            nb::arg("memory_file") = nb::none(), nb::arg("evict") = true, nb::arg("ordered") = false,
            nb::arg("threads_max") = 1024, nb::arg("gpus") = 0, nb::arg("gpu") = "cuda", nb::arg("preset") = "auto",
-           nb::arg("gpu_values") = 0,
+           nb::arg("gpu_values") = 0, nb::arg("index") = nb::none(),
            nb::sig("def __init__(self, *, memory: int | str = \"1GiB\", item_max: int | str | None = None, "
                    "memory_file: str | os.PathLike[str] | None = None, evict: bool = True, ordered: bool = False, "
                    "threads_max: int = 1024, gpus: int = 0, gpu: str = \"cuda\", preset: str = \"auto\", "
-                   "gpu_values: int | str = 0) -> None"),
+                   "gpu_values: int | str = 0, index: str | None = None) -> None"),
            "Opens a store.\n\n"
            "memory: of items and index, 4 MiB to 128 GiB. item_max: the largest item, key and header included; 64 MiB, "
            "and at most half of `memory`. memory_file: items lie in this file and outlive the process. evict: False: a "
            "full store refuses with `Full`. ordered: keeps the keys in order, for `scan`. threads_max: that may use the "
-           "store at once. Sizes are bytes or a text with a unit, a power of 1024.")
+           "store at once. index: its kind, in place of the preset's: cuckoo, set_associative (of a fixed size, evicts), "
+           "hash_tree (ordered), slab_list. Sizes are bytes or a text with a unit, a power of 1024.")
       .def("close", [](Store& s) { s.close(for_ever); }, nb::sig("def close(self) -> None"),
            "Closes the store and frees its memory. It waits for batches that other threads are in; every later call "
            "raises `Closed`. Closing again is nothing.")

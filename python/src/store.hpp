@@ -66,7 +66,8 @@ void watch_process(nb::module_& module);
 // The C interface's form of a time to live: None, seconds or a timedelta. Throws TypeError, ValueError.
 std::int64_t ttl_of(nb::handle ttl);
 
-// What the parts of the class have.
+// What the parts of the class have. The calls that are made most are slots of the type (direct.hpp).
+const PyType_Slot* direct_slots();
 void define_opening(nb::class_<Store>& type);
 void define_single(nb::class_<Store>& type);
 void define_many(nb::module_& module, nb::class_<Store>& type);

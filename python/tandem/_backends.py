@@ -56,16 +56,11 @@ class StoreBackend:
         return key in self.store
 
     def get(self, key: bytes) -> Data | None:
-        item = self.store.gets(key)
-        return None if item is None else (item.value, item.flags)
+        return self.store._get_data(key)
 
     def get_many(self, keys: Sequence[bytes]) -> dict[bytes, Data]:
-        found = {}
-        for key in keys:
-            item = self.store.gets(key)
-            if item is not None:
-                found[key] = (item.value, item.flags)
-        return found
+        read = self.store._get_data
+        return {key: data for key in keys if (data := read(key)) is not None}
 
     def gets(self, key: bytes) -> tuple[bytes, int, int | bytes] | None:
         item = self.store.gets(key)

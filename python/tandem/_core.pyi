@@ -31,6 +31,7 @@ class Store(MutableMapping[str | bytes, bytes]):
         gpu: str = "cuda",
         preset: str = "auto",
         gpu_values: int | str = 0,
+        index: str | None = None,
     ) -> None:
         """
         Opens a store.
@@ -38,9 +39,27 @@ class Store(MutableMapping[str | bytes, bytes]):
         memory: of items and index, 4 MiB to 128 GiB. item_max: the largest item, key and header included; 64 MiB, and
         at most half of `memory`. memory_file: items lie in this file and outlive the process. evict: False: a full
         store refuses with `Full`. ordered: keeps the keys in order, for `scan`. threads_max: that may use the store at
-        once. Sizes are bytes or a text with a unit, a power of 1024.
+        once. index: its kind, in place of the preset's: cuckoo, set_associative (of a fixed size, evicts), hash_tree
+        (ordered), slab_list. Sizes are bytes or a text with a unit, a power of 1024.
         """
 
+    def __getitem__(self, key: str | bytes, /) -> bytes: ...
+    def __setitem__(self, key: str | bytes, value: Buffer, /) -> None: ...
+    def __delitem__(self, key: str | bytes, /) -> None: ...
+    def __contains__(self, key: object, /) -> bool: ...
+    @overload
+    def get(self, key: str | bytes, default: None = None) -> bytes | None:
+        """The value, or `default`."""
+    @overload
+    def get(self, key: str | bytes, default: bytes) -> bytes: ...
+    @overload
+    def get(self, key: str | bytes, default: bytes | _T) -> bytes | _T: ...
+    def set(
+        self, key: str | bytes, value: Buffer, ttl: float | datetime.timedelta | None = None, *, flags: int = 0
+    ) -> None:
+        """Stores the value. ttl: seconds from now, rounded up; None: it does not expire."""
+
+    def _get_data(self, key: str | bytes, /) -> tuple[bytes, int] | None: ...
     def close(self) -> None:
         """
         Closes the store and frees its memory. It waits for batches that other threads are in; every later call raises
@@ -57,15 +76,6 @@ class Store(MutableMapping[str | bytes, bytes]):
     ) -> None: ...
     def __repr__(self) -> str: ...
     def __reduce__(self) -> NoReturn: ...
-    @overload
-    def get(self, key: str | bytes, default: None = None) -> bytes | None:
-        """The value, or `default`."""
-    @overload
-    def get(self, key: str | bytes, default: bytes) -> bytes: ...
-    @overload
-    def get(self, key: str | bytes, default: bytes | _T) -> bytes | _T: ...
-    def __getitem__(self, key: str | bytes, /) -> bytes: ...
-    def __contains__(self, key: object, /) -> bool: ...
     def gets(self, key: str | bytes) -> tandem._types.Item | None:
         """The value with its flags and cas, or None."""
 
@@ -74,11 +84,6 @@ class Store(MutableMapping[str | bytes, bytes]):
         Copies the value to the start of `out`, once, and returns its length; None if there is none. ValueError if `out`
         is shorter: nothing is copied then.
         """
-
-    def set(
-        self, key: str | bytes, value: Buffer, ttl: float | datetime.timedelta | None = None, *, flags: int = 0
-    ) -> None:
-        """Stores the value. ttl: seconds from now, rounded up; None: it does not expire."""
 
     def add(
         self, key: str | bytes, value: Buffer, ttl: float | datetime.timedelta | None = None, *, flags: int = 0
@@ -98,7 +103,6 @@ class Store(MutableMapping[str | bytes, bytes]):
         leaves the old value.
         """
 
-    def __setitem__(self, key: str | bytes, value: Buffer, /) -> None: ...
     def append(self, key: str | bytes, value: Buffer) -> bool:
         """Adds to the end of a value; its flags and ttl stay. False if there is none."""
 
@@ -127,7 +131,6 @@ class Store(MutableMapping[str | bytes, bytes]):
     def delete(self, key: str | bytes) -> bool:
         """Removes the item. Whether there was one."""
 
-    def __delitem__(self, key: str | bytes, /) -> None: ...
     def touch(self, key: str | bytes, ttl: float | datetime.timedelta | None) -> bool:
         """Gives the item another ttl; None: it does not expire. Whether there is one."""
 

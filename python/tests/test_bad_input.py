@@ -99,8 +99,24 @@ def test_values(kept: tandem.Store, name: str) -> None:
         (ValueError, "not a decimal number", lambda s: s.incr("kept")),
         (KeyError, "n", lambda s: s.incr("n")),
         (TypeError, "cas", lambda s: s.cas("kept", b"v", "1")),
-        (TypeError, "flags", lambda s: s.set("kept", b"v", flags=2**32)),
-        (TypeError, "flags", lambda s: s.set("kept", b"v", flags=-1)),
+        (ValueError, "flags is out of range", lambda s: s.set("kept", b"v", flags=2**32)),
+        (ValueError, "flags is out of range", lambda s: s.set("kept", b"v", flags=-1)),
+        (TypeError, "flags is an int, not str", lambda s: s.set("kept", b"v", flags="1")),
+        (ValueError, "flags is out of range", lambda s: s.replace("kept", b"v", flags=2**32)),
+        (ValueError, "flags is out of range", lambda s: s.exchange("kept", b"v", flags=2**32)),
+        (ValueError, "flags is out of range", lambda s: s.cas("kept", b"v", s.gets("kept").cas, flags=2**32)),
+        (TypeError, r"get\(\) misses the argument 'key'", lambda s: s.get()),
+        (TypeError, r"get\(\) misses the argument 'key'", lambda s: s.get(default=1)),
+        (TypeError, r"get\(\) takes at most 2 arguments by place, not 3", lambda s: s.get("kept", 1, 2)),
+        (TypeError, r"get\(\) got multiple values for argument 'key'", lambda s: s.get("kept", key="kept")),
+        (TypeError, r"get\(\) got an unexpected keyword argument 'other'", lambda s: s.get("kept", other=1)),
+        (TypeError, r"set\(\) misses the argument 'value'", lambda s: s.set("kept")),
+        (TypeError, r"set\(\) misses the argument 'value'", lambda s: s.set("kept", ttl=5)),
+        (TypeError, r"set\(\) takes at most 3 arguments by place, not 4", lambda s: s.set("kept", b"v", None, 5)),
+        (TypeError, r"set\(\) got multiple values for argument 'ttl'", lambda s: s.set("kept", b"v", 5, ttl=5)),
+        (TypeError, r"set\(\) got an unexpected keyword argument 'tt'", lambda s: s.set("kept", b"v", tt=5)),
+        (TypeError, "descriptor|requires", lambda s: tandem.Store.get(5, "kept")),
+        (TypeError, "descriptor|requires", lambda s: tandem.Store.__getitem__({}, "kept")),
         (TypeError, "not iterable|incompatible", lambda s: s.get_many(5)),
         (TypeError, "not iterable", lambda s: s.set_many(5)),
         (TypeError, "pairs .key, value., not bytes", lambda s: s.set_many([b"kv"])),
@@ -153,6 +169,11 @@ def test_an_array_that_get_into_refuses_is_not_written_to(kept: tandem.Store) ->
         (OSError, "nowhere", {"memory_file": "/nowhere/file"}),
         (ValueError, "preset", {"preset": "none such"}),
         (ValueError, "gpus", {"gpus": 3, "gpu": "sim"}),
+        (ValueError, "no index of kind none such", {"index": "none such"}),
+        (ValueError, "index is empty", {"index": ""}),
+        (ValueError, "kind slab_list cannot be ordered", {"index": "slab_list", "ordered": True}),
+        (ValueError, "devices cannot follow", {"index": "hash_tree", "gpus": 1, "gpu": "sim"}),
+        (TypeError, "incompatible", {"index": 1}),
         (TypeError, "incompatible", {"none_such": 1}),
     ],
 )
@@ -168,7 +189,19 @@ def test_a_store_without_init_does_nothing() -> None:
             pass
 
     for store in (Own(), tandem.Store.__new__(tandem.Store)):
-        for call in (lambda s: s.get("a"), len, repr, iter, lambda s: s.close()):
+        for call in (
+            lambda s: s.get("a"),
+            lambda s: s["a"],
+            lambda s: s.set("a", b"v"),
+            lambda s: s.__setitem__("a", b"v"),
+            lambda s: s.__delitem__("a"),
+            lambda s: "a" in s,
+            lambda s: s.gets("a"),
+            len,
+            repr,
+            iter,
+            lambda s: s.close(),
+        ):
             with pytest.raises(TypeError):
                 call(store)
 
@@ -211,6 +244,28 @@ def test_arrays_on_a_device(store: tandem.Store) -> None:
         with pytest.raises(ValueError, match=f"{name} is in a device's memory: copy it to the host"):
             call()
     assert not out.any() and store.get_rows(keys, float)[0].tolist() == rows.tolist()
+
+
+class Unwilling:
+    """An array with a buffer that it does not lend, as CuPy's have one, and Python code behind the other way."""
+
+    def __buffer__(self, flags: int) -> memoryview:
+        raise TypeError("not on this device")
+
+    @property
+    def __dlpack__(self) -> Any:
+        return [].append
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="classes in Python have no buffers")
+def test_arrays_that_lend_no_buffer(store: tandem.Store) -> None:
+    with pytest.raises(TypeError, match="keys is an array that DLPack cannot lend"):
+        store.get_rows(Unwilling(), int)
+    with pytest.raises(TypeError, match="not on this device"):
+        store.set("a", Unwilling())
+    del Unwilling.__dlpack__
+    with pytest.raises(TypeError, match="not on this device"):
+        store.get_rows(Unwilling(), int)
 
 
 def test_nothing_is_imported_that_a_program_may_not_have() -> None:

@@ -290,6 +290,14 @@ def test_a_million_calls_leave_nothing_behind(store: tandem.Store) -> None:
                 store.get(1)  # type: ignore[call-overload]
             with contextlib.suppress(ValueError):
                 store.set("", b"")
+            with contextlib.suppress(TypeError):
+                store.set("key", value=b"value", other=1)  # type: ignore[call-arg]
+            with contextlib.suppress(KeyError):
+                store["none"]
+            store["item"] = b"value"
+            store["item"]
+            assert "item" in store
+            del store["item"]
             store.set("key", bytearray(b"value"))
             store.get_into("key", found)  # type: ignore[arg-type]
 

@@ -1,6 +1,7 @@
 """Each call for one key and for many, as a user of a dict or of pymemcache expects it."""
 
 import datetime
+import inspect
 import pickle
 import threading
 import time
@@ -116,6 +117,53 @@ def test_get_and_default(store: tandem.Store) -> None:
     item = store.gets("a")
     assert item is not None and (item.value, item.flags) == (b"1", 7)
     assert store.gets("none") is None
+
+
+def test_arguments_by_name(store: tandem.Store) -> None:
+    store.set(value=b"1", key="a", flags=7, ttl=100)
+    item = store.gets("a")
+    assert item is not None and (item.value, item.flags) == (b"1", 7)
+    assert store.get(key="a") == b"1" == store.get("a", default=b"2")
+    assert store.get(default=b"2", key="none") == b"2"
+    assert tandem.Store.get(store, "a") == b"1"
+    assert str(inspect.signature(tandem.Store.set)) == "(self, /, key, value, ttl=None, *, flags=0)"
+
+
+class Text(str):
+    pass
+
+
+class Raw(bytes):
+    pass
+
+
+class Loud(tandem.Store):
+    """What a subclass has in place of the store's is what the operators call."""
+
+    def __getitem__(self, key: str | bytes, /) -> bytes:
+        return super().__getitem__(key) + b"!"
+
+
+def test_subclasses(store: tandem.Store) -> None:
+    store[Text("a")] = Raw(b"1")
+    assert store[Raw(b"a")] == store.get(Text("a")) == b"1"
+    assert type(store["a"]) is bytes
+    with Loud(memory="8MiB") as loud:
+        loud["a"] = b"1"
+        assert loud["a"] == b"1!" and loud.get("a") == b"1"
+
+
+@pytest.mark.parametrize("kind", ["cuckoo", "set_associative", "hash_tree", "slab_list"])
+def test_kinds_of_index(kind: str) -> None:
+    with tandem.Store(memory="64MiB", index=kind) as store:
+        items = {str(i).encode(): b"%d" % (i * i) for i in range(5000)}
+        assert store.set_many(items) == []
+        assert store.get_many(items) == items
+        if kind == "hash_tree":
+            assert [key for key, _ in store.scan(b"499", limit=3)] == [b"499", b"4990", b"4991"]
+        else:
+            with pytest.raises(ValueError, match="ordered=True"):
+                store.scan()
 
 
 @pytest.mark.parametrize("size", [0, 1, 2047, 2048, 2049, 65535, 65536, 1_000_000, 20_000_000])

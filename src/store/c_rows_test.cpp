@@ -280,6 +280,25 @@ TEST_F(CRows, GpusAndPresetAreOptions) {
   EXPECT_EQ(read, keys);
 }
 
+TEST_F(CRows, TheKindOfIndexIsAnOption) {
+  const auto keys = numbers(3000);
+  const tandem_keys all = keys_in(keys);
+  for (const char* kind : {"cuckoo", "set_associative", "hash_tree", "slab_list"}) {
+    reopen([kind](tandem_options& o) { o.index = kind; });
+    ASSERT_EQ(tandem_set_rows(store, &all, keys.data(), 8, 8, 0, nullptr), TANDEM_HIT) << kind;
+    std::size_t hits = 0;
+    std::vector<std::uint64_t> read(keys.size());
+    ASSERT_EQ(tandem_get_rows(store, &all, read.data(), 8, 8, nullptr, &hits), TANDEM_HIT) << kind;
+    EXPECT_EQ(hits, keys.size()) << kind;
+    EXPECT_EQ(read, keys) << kind;
+    // Of these only the tree is ordered by itself.
+    const auto see = [](void*, const char*, std::size_t, const tandem_reply*) {};
+    EXPECT_EQ(tandem_scan(store, nullptr, 1, see, nullptr, nullptr) == TANDEM_HIT,
+              std::string_view(kind) == "hash_tree")
+        << kind;
+  }
+}
+
 TEST(COptions, AnOlderProgramsOptionsEndSooner) {
   tandem_options o;
   constexpr std::size_t older = offsetof(tandem_options, gpu_value_bytes);
@@ -308,6 +327,8 @@ TEST(COptions, TheReasonIsAlsoANumber) {
   EXPECT_EQ(number_of([](tandem_options& o) { o.memory_bytes = 1; }), EINVAL);
   EXPECT_EQ(number_of([](tandem_options& o) { o.preset = "none such"; }), EINVAL);
   EXPECT_EQ(number_of([](tandem_options& o) { o.reserved = 1; }), EINVAL);
+  EXPECT_EQ(number_of([](tandem_options& o) { o.index = "none such"; }), EINVAL);
+  EXPECT_EQ(number_of([](tandem_options& o) { o.index = "slab_list", o.ordered = 1; }), EINVAL);
   EXPECT_EQ(number_of([](tandem_options& o) { o.gpus = 3, o.gpu = "sim"; }), EINVAL);
   EXPECT_EQ(number_of([](tandem_options& o) { o.memory_file = "/nowhere/file"; }), EIO);
 }

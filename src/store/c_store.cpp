@@ -35,7 +35,7 @@ static_assert(number_of(Action::get) == TANDEM_GET && number_of(Action::touch) =
               number_of(Action::compare_and_remove) == TANDEM_COMPARE_AND_REMOVE &&
               number_of(Action::exchange) == TANDEM_EXCHANGE && number_of(Action::take) == TANDEM_TAKE);
 // The layouts that programs were compiled with. Changing them needs a new soname; the options may grow at their end.
-static_assert(offsetof(tandem_options, ordered) == 56 && sizeof(tandem_options) == 96 && sizeof(tandem_value) == 40 &&
+static_assert(offsetof(tandem_options, ordered) == 56 && sizeof(tandem_options) == 104 && sizeof(tandem_value) == 40 &&
               sizeof(tandem_request) == 64 && sizeof(tandem_reply) == 40 && sizeof(tandem_stats) == 96 &&
               sizeof(tandem_range) == 40 && sizeof(tandem_scanned) == 272 && sizeof(tandem_range_scan) == 320 &&
               sizeof(tandem_keys) == 32);
@@ -153,7 +153,8 @@ tandem_options defaults() noexcept {
           .gpu = nullptr,
           .preset = nullptr,
           .gpus = o.gpus,
-          .reserved = 0};
+          .reserved = 0,
+          .index = nullptr};
 }
 
 tandem_options known_part(const tandem_options& given) {
@@ -187,6 +188,7 @@ Options store_options(const tandem_options& o) {
                   .gpu_value_bytes = o.gpu_value_bytes};
   if (o.gpu != nullptr) options.gpu = o.gpu;
   if (o.preset != nullptr) options.preset = o.preset;
+  if (o.index != nullptr) options.index = o.index;
   return options;
 }
 
