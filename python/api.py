@@ -92,14 +92,14 @@ def fields(node: ast.ClassDef) -> list[str]:
 
 def of_class(name: str, node: ast.ClassDef) -> list[str]:
     bases = [ast.unparse(base).rpartition(".")[2].split("[")[0] for base in node.bases]
+    init = next((each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "__init__"), None)
+    lines = [f"### {name}", ""]
     if "NamedTuple" in bases:
-        title = f"`{name}({', '.join(fields(node))})`"
-    else:
-        init = next((each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "__init__"), None)
-        title = f"`{name}{signature(init).removeprefix('__init__') if init else ''}`"
-    lines = [f"### {name}", "", title, ""]
-    if errors := [base for base in bases if base.endswith(("Error", "Exception"))]:
-        lines += [f"A kind of `{'`, `'.join(errors)}`.", ""]
+        lines += [f"`{name}({', '.join(fields(node))})`", ""]
+    elif init is not None:
+        lines += [f"`{name}{signature(init).removeprefix('__init__')}`", ""]
+    elif errors := [base for base in bases if base.endswith(("Error", "Exception"))]:
+        lines += [f"`class {name}({', '.join(errors)})`", ""]
     for text in (paragraphs(node, ""), *(paragraphs(each, "") for each in node.body if is_init(each))):
         if text:
             lines += [text, ""]
