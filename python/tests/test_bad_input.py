@@ -115,8 +115,8 @@ def test_values(kept: tandem.Store, name: str) -> None:
         (TypeError, r"set\(\) takes at most 3 arguments by place, not 4", lambda s: s.set("kept", b"v", None, 5)),
         (TypeError, r"set\(\) got multiple values for argument 'ttl'", lambda s: s.set("kept", b"v", 5, ttl=5)),
         (TypeError, r"set\(\) got an unexpected keyword argument 'tt'", lambda s: s.set("kept", b"v", tt=5)),
-        (TypeError, "descriptor|requires", lambda s: tandem.Store.get(5, "kept")),
-        (TypeError, "descriptor|requires", lambda s: tandem.Store.__getitem__({}, "kept")),
+        (TypeError, "descriptor|requires", lambda s: tandem.Store.get(5, "kept")),  # type: ignore[call-overload]
+        (TypeError, "descriptor|requires", lambda s: tandem.Store.__getitem__({}, "kept")),  # type: ignore[index]
         (TypeError, "not iterable|incompatible", lambda s: s.get_many(5)),
         (TypeError, "not iterable", lambda s: s.set_many(5)),
         (TypeError, "pairs .key, value., not bytes", lambda s: s.set_many([b"kv"])),

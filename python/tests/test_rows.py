@@ -223,7 +223,7 @@ def test_a_full_store_tells_by_its_mask() -> None:
 
 def test_rows_that_are_far_apart(store: tandem.Store) -> None:
     """By more than 32 bits can tell; of the memory between them nothing is read."""
-    memory = np.zeros((1 << 31) + 8, np.uint8)
+    memory: Any = np.zeros((1 << 31) + 8, np.uint8)
     rows = np.lib.stride_tricks.as_strided(memory, (2, 8), (1 << 31, 1))
     keys = np.arange(2, dtype=np.uint64)
     assert store.set_rows(keys, np.array([7, 9], np.int64)).all()
