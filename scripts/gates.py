@@ -260,7 +260,7 @@ def all_steps(lint: str, deep: bool) -> list[Step]:
             f"""{IDLE}version=$(scripts/find_clang)
             cmake -S . -B build/lint -G Ninja {clang} -DTANDEM_TESTS=ON -DTANDEM_FUZZ=ON -DTANDEM_UNITY=ON
             cmake --build build/lint --target page_texts report_texts tandem_commit rtl_models
-            {python} scripts/tidy.py clang-tidy-$version build/lint {lint}""",
+            {python} scripts/tidy.py build/lint {lint}""",
             beside=True,
         ),
         Step(

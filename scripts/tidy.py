@@ -2,7 +2,7 @@
 """Runs clang-tidy on every source of a compile database, several at a time, skipping those that were clean before:
 a source is known by the hash of its text, its own includes' text, its command and the checks.
 
-usage: tidy.py CLANG_TIDY BUILD_FOLDER [--product]
+usage: tidy.py BUILD_FOLDER [--product]
 
 --product leaves out tests, benchmarks and fuzz targets."""
 
@@ -45,12 +45,12 @@ def key_of(entry: dict, common: bytes) -> str:
 
 
 def main() -> int:
-    tidy, build = sys.argv[1], Path(sys.argv[2])
+    tidy, build = ROOT / "build/venv/bin/clang-tidy", Path(sys.argv[1])
     known = ROOT / "build/tidy-clean"
     known.mkdir(parents=True, exist_ok=True)
     common = subprocess.check_output([tidy, "--version"]) + (ROOT / ".clang-tidy").read_bytes()
     entries = json.loads((build / "compile_commands.json").read_text())
-    if "--product" in sys.argv[3:]:
+    if "--product" in sys.argv[2:]:
         entries = [entry for entry in entries if not APART.search(entry["file"].removeprefix(str(ROOT)))]
     todo = [(entry["file"], known / key_of(entry, common)) for entry in entries]
     todo = [(file, mark) for file, mark in todo if not mark.exists()]

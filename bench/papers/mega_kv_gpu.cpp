@@ -140,7 +140,7 @@ void figure_10(PaperRun& run) {
       points.push_back({xs.back(), {s.median_ns / 1e3, s.low_ns / 1e3, s.high_ns / 1e3}, {runs[i]}});
       fitted.push_back({xs.back(), {us, us, us}, runs});
     }
-    run.measured(std::string(what), std::move(points));
+    run.measured(what, std::move(points));
     run.measured(fmt::format("{}, fitted line", what), std::move(fitted), words(line.fit));
     std::vector<PaperRun::Given> given;
     for (std::size_t i = 0; i < xs.size(); ++i) given.push_back({xs[i], paper.of(line.samples[i].queries) / 1e3});

@@ -253,7 +253,7 @@ TEST_P(Runs, QuicklyAndLeavesAFigureThatItsRunsExplain) {
   for (const Json& series : figure["series"]) {
     EXPECT_TRUE(names.insert(series["name"]).second) << series["name"];
     const std::string unit = series.value("unit", figure["unit"].get<std::string>());
-    EXPECT_EQ(unit.find_first_of(","), std::string::npos) << unit;
+    EXPECT_EQ(unit.find(','), std::string::npos) << unit;
     EXPECT_EQ(unit.find(" and "), std::string::npos) << unit;
     EXPECT_NE(unit, "as named");
     if (!series.contains("unit")) continue;

@@ -253,7 +253,7 @@ std::string fish() {
   for (const Command& command : all_commands()) {
     for (const Word& word : words_of(command.name)) {
       const bool is_long = word.text.starts_with("--");
-      const bool is_short = !is_long && word.text.starts_with("-");
+      const bool is_short = !is_long && word.text.starts_with('-');
       out += fmt::format("complete -c tandem -n '__fish_seen_subcommand_from {}' {} {}", command.name,
                          is_long    ? "-l"
                          : is_short ? "-s"

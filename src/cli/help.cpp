@@ -29,7 +29,7 @@ std::string wrap(std::string_view text, std::size_t indent, std::size_t line_wid
       out += fmt::format("\n{}{:{}}", lead, "", indent - lead.size());
       at = indent;
     }
-    if (at > indent) out += " ", ++at;
+    if (at > indent) out += ' ', ++at;
     out += word;
     at += word.size();
     text.remove_prefix(std::min(end + 1, text.size()));

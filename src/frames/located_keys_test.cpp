@@ -117,7 +117,7 @@ TEST(LocatedKeys, TellWhereLinesAreLeft) {
   string gaps;
   for (std::size_t i = 0; i < run->keys; ++i) {
     gaps += input[keys[i].at];
-    if ((keys[i].kind & LocatedKey::behind_gap) != 0) gaps += "|";
+    if ((keys[i].kind & LocatedKey::behind_gap) != 0) gaps += '|';
   }
   EXPECT_EQ(gaps, "a|bcde|fg|");
   const FrameRun* const empty = rig.columns.next_run(place);

@@ -183,7 +183,7 @@ class Harness {
     TD_ASSERT(client.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"));
     const std::string reply = client.receive();
     TD_ASSERT(is_page(reply));
-    TD_ASSERT(reply.find("\ntandem_items ") != std::string::npos && reply.ends_with("\n"));
+    TD_ASSERT(reply.find("\ntandem_items ") != std::string::npos && reply.ends_with('\n'));
   }
   // The server closes a moment after its client.
   void look_for_leaks() const {

@@ -71,7 +71,7 @@ TEST(PlainGets, LinesTogetherAndOneByOne) {
       if (random.one_in(one_bad_in)) {
         for (std::size_t keys = random.below(30); keys != 0; --keys) line += " " + random.key(100);
       }
-      if (random.one_in(one_bad_in)) line += " ";
+      if (random.one_in(one_bad_in)) line += ' ';
       // A part ends at a line's end.
       line += random.one_in(one_bad_in) ? "\n" : "\r\n";
       parts.push_back(line);

@@ -248,7 +248,7 @@ TEST(BinaryReplies, Stats) {
       response(o::stat, Status::ok, {.key = "detailed", .value = "PREFIX a get 1 hit 0 set 0 del 0\r\nEND\r\n"}) + end);
   EXPECT_EQ(stat("detail"), error(o::stat, Status::not_found));
   const auto sizes = [&](std::string_view status) {
-    return response(o::stat, Status::ok, {.key = "sizes_status", .value = string(status)}) + end;
+    return response(o::stat, Status::ok, {.key = "sizes_status", .value = status}) + end;
   };
   EXPECT_EQ(stat("sizes"), sizes("disabled"));
   EXPECT_EQ(stat("sizes_enable"), sizes("enabled"));
