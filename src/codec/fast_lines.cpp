@@ -1,4 +1,6 @@
 // The common commands in their plain form, each recognised in one pass over its bytes.
+#include <array>
+
 #include "codec/ends.hpp"
 #include "codec/line_parser.hpp"
 #include "codec/scan.hpp"
@@ -13,6 +15,17 @@ TD_INLINE bool is_meta_get(std::uint32_t word) noexcept {
   const auto letters = load<std::uint32_t>("\xff\xff\xff\0");
   return (word & letters) == load<std::uint32_t>("mg \0");
 }
+
+// Of meta commands with a key, by their second letters.
+constexpr std::array<Form, 26> meta_forms = [] {
+  std::array<Form, 26> all{};
+  for (const CommandRow& row : commands) {
+    if (row.name.size() == 2 && row.name[0] == 'm' && row.form != Form::meta_noop)
+      all[static_cast<std::size_t>(row.name[1] - 'a')] = row.form;
+  }
+  return all;
+}();
+static_assert(Form{} == Form::none);
 
 }  // namespace
 
@@ -46,11 +59,13 @@ ParseStop LineParser::run() {
         }
         if (TD_LIKELY(fast_meta(key_end, step))) continue;
       } else if (word == load<std::uint32_t>("set ")) {
-        if (TD_LIKELY(fast_set())) continue;
+        if (TD_LIKELY(fast_update(p_ + 4, StoreMode::set, 0))) continue;
       } else if (p_[0] == 'm' && p_[2] == ' ') {
-        if (TD_LIKELY(fast_meta(p_ + 3, step))) continue;
+        if (TD_LIKELY(fast_meta(find_delimiter(p_ + 3, end_, begin_), step))) continue;
       } else if (word == load<std::uint32_t>("gets") && p_[4] == ' ') {
         if (TD_LIKELY(fast_get(p_ + 5, ReplyKind::gets))) continue;
+      } else if (fast_text()) {
+        continue;
       }
     }
     fast = true;
@@ -187,29 +202,38 @@ TD_INLINE bool LineParser::fast_get(const char* key, ReplyKind reply) {
   return false;
 }
 
-// "set key flags exptime bytes[ noreply]\r\nvalue\r\n" in plain numbers, whole in the input. False: nothing was taken.
-TD_INLINE bool LineParser::fast_set() {
-  const char* const key = p_ + 4;
-  const char* const key_end = find_delimiter(key, end_, begin_);
-  const auto key_bytes = static_cast<std::size_t>(key_end - key);
-  if (TD_UNLIKELY(key_bytes - 1 >= key_bytes_max || key_end == end_ || *key_end != ' ')) return false;
-  std::uint32_t client_flags = 0, exptime = 0, bytes = 0;
-  const char* p = number::read_plain(key_end + 1, end_, client_flags);
-  if (TD_UNLIKELY(p == nullptr || *p != ' ')) return false;
-  p = number::read_plain(p + 1, end_, exptime);
-  if (TD_UNLIKELY(p == nullptr || *p != ' ')) return false;
-  p = number::read_plain(p + 1, end_, bytes);
-  if (TD_UNLIKELY(p == nullptr)) return false;
-  std::uint16_t options = 0;
+// The end of a line whose last plain word ends at `p`: there, or behind noreply. nullptr: p is nullptr, another word
+// follows, or the line is not complete.
+TD_INLINE const char* LineParser::plain_line_end(const char* p, std::uint16_t& options) const noexcept {
+  if (TD_UNLIKELY(p == nullptr)) return nullptr;
   if (TD_UNLIKELY(*p == ' ')) {
-    if (end_ - p < 10 || !starts_with(p, " noreply\r\n")) return false;
-    options = option::no_reply;
+    if (end_ - p < 10 || !starts_with(p, " noreply\r\n")) return nullptr;
+    options |= option::no_reply;
     p += 8;
   }
-  const char* const line_end = p;
-  const char* const value = p + 2;
+  return end_ - p >= 2 && TD_LIKELY(load<std::uint16_t>(p) == load<std::uint16_t>("\r\n")) ? p : nullptr;
+}
+
+// " number ..." at `p`, which is nullptr or in the input, as read_plain() reads it. nullptr: no such number.
+template <class T>
+TD_INLINE const char* LineParser::plain_number(const char* p, T& to) const noexcept {
+  return TD_LIKELY(p != nullptr && *p == ' ') ? number::read_plain(p + 1, end_, to) : nullptr;
+}
+
+// "key flags exptime bytes[ cas][ noreply]\r\nvalue\r\n" in plain numbers, whole in the input. False: nothing was
+// taken.
+bool LineParser::fast_update(const char* key, StoreMode mode, std::uint16_t options) {
+  const char* const key_end = find_delimiter(key, end_, begin_);
+  const auto key_bytes = static_cast<std::size_t>(key_end - key);
+  if (TD_UNLIKELY(key_bytes - 1 >= key_bytes_max || key_end == end_)) return false;
+  std::uint32_t client_flags = 0, exptime = 0, bytes = 0;
+  std::uint64_t cas = 0;
+  const char* p = plain_number(plain_number(plain_number(key_end, client_flags), exptime), bytes);
+  if (options == option::compare_cas) p = plain_number(p, cas);
+  const char* const line_end = plain_line_end(p, options);
+  if (TD_UNLIKELY(line_end == nullptr)) return false;
+  const char* const value = line_end + 2;
   if (TD_UNLIKELY(end_ - value < 2 + static_cast<std::ptrdiff_t>(bytes))) return false;
-  if (TD_UNLIKELY(load<std::uint16_t>(p) != load<std::uint16_t>("\r\n"))) return false;
   if (TD_UNLIKELY(load<std::uint16_t>(value + bytes) != load<std::uint16_t>("\r\n"))) return false;
   if (TD_UNLIKELY(Item::total_bytes(client_flags, key_bytes, bytes) > options_.item_bytes_max)) return false;
   line_end_ = line_end;
@@ -219,20 +243,69 @@ TD_INLINE bool LineParser::fast_set() {
   q.value_bytes = bytes;
   q.client_flags = client_flags;
   q.expiry_s = exptime == 0 ? Clock::never : clock_.expiry_s(exptime);
-  q.mode = StoreMode::set;
+  q.cas = cas;
+  q.mode = mode;
   batch_.commit();
   p_ = value + bytes + 2;
   return true;
 }
 
-// "m? ...\r\n" without control characters, of which there are none before `rest`. False: nothing was taken.
-TD_INLINE bool LineParser::fast_meta(const char* rest, Step& step) {
-  if (TD_UNLIKELY(p_[1] <= ' ')) return false;
-  const char* const line_end = find_control(rest, end_, begin_);
+// Other commands of one key, in plain words and numbers, whole in the input. False: nothing was taken.
+TD_NOINLINE bool LineParser::fast_text() {
+  const char* const name_end = find_delimiter(p_, end_, begin_);
+  if (TD_UNLIKELY(end_ - name_end < 2 || *name_end != ' ')) return false;
+  const CommandRow& command = find_command({p_, static_cast<std::size_t>(name_end - p_)});
+  if (command.form == Form::update) return fast_update(name_end + 1, command.mode, command.options);
+  std::uint32_t exptime = 0;
+  std::uint64_t delta = 0;
+  const bool retrieves = command.form == Form::retrieve_touch;
+  const char* const before_key = retrieves ? plain_number(name_end, exptime) : name_end;
+  if (TD_UNLIKELY(before_key == nullptr || *before_key != ' ')) return false;
+  const char* const key = before_key + 1;
+  const char* p = find_delimiter(key, end_, begin_);
+  const auto key_bytes = static_cast<std::size_t>(p - key);
+  if (TD_UNLIKELY(key_bytes - 1 >= key_bytes_max || p == end_)) return false;
+  ReplyKind reply = command.with_cas ? ReplyKind::gets : ReplyKind::get;
+  if (command.form == Form::arithmetic) {
+    reply = ReplyKind::arithmetic;
+    p = plain_number(p, delta);
+  } else if (command.form == Form::touch) {
+    reply = ReplyKind::touch;
+    p = plain_number(p, exptime);
+  } else if (command.form == Form::remove) {
+    reply = ReplyKind::remove;
+  } else if (!retrieves) {
+    return false;
+  }
+  std::uint16_t options = command.options;
+  line_end_ = plain_line_end(p, options);
+  if (TD_UNLIKELY(line_end_ == nullptr)) return false;
+  if (retrieves) {
+    if (TD_UNLIKELY((options & option::no_reply) != 0)) return false;  // a second key
+    options |= option::last_of_line;
+  }
+  Query& q = start(command.opcode, reply, options);
+  set_key(q, {key, key_bytes});
+  q.expiry_s = exptime == 0 ? Clock::never : clock_.expiry_s(exptime);
+  q.delta = delta;
+  batch_.commit();
+  p_ = line_end_ + 2;
+  return true;
+}
+
+// "m? key ...\r\n" without control characters, of which the key ends at `key_end`. False: nothing was taken.
+TD_INLINE bool LineParser::fast_meta(const char* key_end, Step& step) {
+  const char* const key = p_ + 3;
+  const auto key_bytes = static_cast<std::size_t>(key_end - key);
+  if (TD_UNLIKELY(key_bytes - 1 >= key_bytes_max)) return false;
+  const char* const line_end = find_control(key_end, end_, begin_);
   if (TD_UNLIKELY(end_ - line_end < 2 || load<std::uint16_t>(line_end) != load<std::uint16_t>("\r\n"))) return false;
+  const auto letter = static_cast<unsigned>(static_cast<unsigned char>(p_[1])) - 'a';
+  const Form form = letter < meta_forms.size() ? meta_forms[letter] : Form::none;
+  if (TD_UNLIKELY(form == Form::none)) return false;
   line_end_ = line_end;
   next_ = line_end + 2;
-  step = meta({p_, 2});
+  step = meta_of(form, {key, key_bytes}, key_end);
   return true;
 }
 

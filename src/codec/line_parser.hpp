@@ -36,8 +36,12 @@ class LineParser {
   bool fast_meta_get(const char* key_end) noexcept;
   template <PlainGet Kind>
   void run_of_plain_gets() noexcept;
-  bool fast_set();
-  bool fast_meta(const char* rest, Step& step);
+  const char* plain_line_end(const char* p, std::uint16_t& options) const noexcept;
+  template <class T>
+  const char* plain_number(const char* p, T& to) const noexcept;
+  bool fast_update(const char* key, StoreMode mode, std::uint16_t options);
+  bool fast_text();
+  bool fast_meta(const char* key_end, Step& step);
   template <PlainGet Kind>
   static void put_plain_get(Query& q, const char* line, const char* key, std::size_t key_bytes,
                             std::uint32_t connection) noexcept;
@@ -73,6 +77,8 @@ class LineParser {
 
   // --- meta_parser.cpp
   Step meta(std::string_view name);
+  // Its key ends at `flags`.
+  Step meta_of(Form form, std::string_view key, const char* flags);
   Step meta_get(std::string_view key, const char* flags);
   Step meta_set(std::string_view key, const char* rest);
   Step meta_delete(std::string_view key, const char* flags);

@@ -14,25 +14,32 @@ constexpr std::uint64_t without_argument = MetaFlags::bits("lPLkstcfvhuqI");
 
 void MetaFlags::read(const char* p, const char* end, const Clock& clock, InputArena& input, std::uint64_t ours) {
   error = line::bad_format;  // for failures without an error line of their own
-  Tokens tokens(p, end);
-  std::string_view flag;
-  while (tokens.next(flag)) {
+  const std::uint64_t allowed = known | ours, alone = without_argument | ours;
+  while (p != end) {
+    if (*p == ' ') {
+      ++p;
+      continue;
+    }
+    const char* const flag = p++;
+    while (TD_UNLIKELY(p != end && *p != ' ')) ++p;
     ++count;
-    const char c = flag[0];
+    const char c = *flag;
     const auto code = static_cast<unsigned char>(c);
-    if (TD_UNLIKELY(code < 64 || code >= 127 || (seen & bit(c)) != 0 || ((known | ours) & bit(c)) == 0)) {
+    if (TD_UNLIKELY(code - 64u >= 63 || (allowed & ~seen & bit(c)) == 0)) {
       // Codes from 127 on are outside memcached's table of seen flags.
       const bool is_seen = code >= 127 || (code >= 64 && (seen & bit(c)) != 0);
       fail(is_seen ? line::duplicate_flag : line::invalid_flag);
-      while (tokens.next(flag)) ++count;
+      Tokens tokens(p, end);
+      for (std::string_view more; tokens.next(more);) ++count;
       return;
     }
     seen |= bit(c);
-    if (TD_LIKELY(((without_argument | ours) & bit(c)) != 0)) continue;
+    if (TD_LIKELY((alone & bit(c)) != 0)) continue;
+    const std::string_view word(flag, static_cast<std::size_t>(p - flag));
     if (c == 'O') {
-      opaque_too_long = flag.size() > opaque_bytes_max;
+      opaque_too_long = word.size() > opaque_bytes_max;
     } else {
-      read_one(flag, clock, input);
+      read_one(word, clock, input);
     }
   }
 }

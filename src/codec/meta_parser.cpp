@@ -61,17 +61,21 @@ LineParser::Step LineParser::meta(std::string_view name) {
   if (TD_UNLIKELY(!tokens.next_key(key))) return answer(form == Form::meta_debug ? line::bad_format : line::error);
   if (TD_UNLIKELY(key.size() > key_bytes_max && form != Form::meta_range))
     return answer(form == Form::none ? line::error : line::bad_format);
+  return meta_of(form, key, tokens.position());
+}
+
+LineParser::Step LineParser::meta_of(Form form, std::string_view key, const char* flags) {
   switch (form) {
     case Form::meta_get:
-      return meta_get(key, tokens.position());
+      return meta_get(key, flags);
     case Form::meta_set:
-      return meta_set(key, tokens.position());
+      return meta_set(key, flags);
     case Form::meta_delete:
-      return meta_delete(key, tokens.position());
+      return meta_delete(key, flags);
     case Form::meta_arithmetic:
-      return meta_arithmetic(key, tokens.position());
+      return meta_arithmetic(key, flags);
     case Form::meta_debug:
-      return meta_debug(key, tokens.position());
+      return meta_debug(key, flags);
     case Form::meta_range:  // read when it is executed
       set_no_key(start(Opcode::control, ReplyKind::meta_range, option::meta));
       return commit();

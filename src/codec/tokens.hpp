@@ -80,6 +80,10 @@ namespace number {
 
 constexpr bool is_space(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
+// So many digits always fit.
+template <class T>
+inline constexpr std::ptrdiff_t plain_digits_max = std::numeric_limits<T>::digits10;
+
 // Magnitude and sign of [+-]digits behind white space and before white space or the end. False: no number, or beyond 64
 // bits.
 struct Parsed {
@@ -89,12 +93,22 @@ struct Parsed {
 inline bool parse(string_view text, Parsed& to) noexcept {
   const char* p = text.data();
   const char* const end = p + text.size();
+  std::uint64_t value = 0;
+  const auto digit_at = [](const char* at) noexcept {
+    return static_cast<unsigned>(static_cast<unsigned char>(*at)) - '0';
+  };
+  if (TD_LIKELY(text.size() - 1 < std::size_t{plain_digits_max<std::uint64_t>})) {  // digits alone, mostly
+    while (p != end && TD_LIKELY(digit_at(p) <= 9)) value = value * 10 + digit_at(p++);
+    to.magnitude = value;
+    if (TD_LIKELY(p == end)) return true;
+    p = text.data();
+    value = 0;
+  }
   while (p != end && is_space(*p)) ++p;
   if (p != end && (*p == '-' || *p == '+')) to.negative = *p++ == '-';
   const char* const first = p;
-  std::uint64_t value = 0;
   for (; p != end; ++p) {
-    const auto digit = static_cast<unsigned>(static_cast<unsigned char>(*p)) - '0';
+    const unsigned digit = digit_at(p);
     if (digit > 9) break;
     if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, digit, &value)) return false;
   }
@@ -133,16 +147,17 @@ inline bool read_i32(string_view text, std::int32_t& to) noexcept {
   return true;
 }
 
-// Reads a plain number of at most nine digits at p, as nearly every client sends. Returns the first byte behind it, or
-// nullptr for any other text.
-TD_INLINE const char* read_plain(const char* p, const char* end, std::uint32_t& to) noexcept {
-  std::uint32_t value = 0;
+// Reads a plain number of at most nine digits at p (of 19 with 64 bits), as nearly every client sends. Returns the
+// first byte behind it, or nullptr for any other text.
+template <class T>
+TD_INLINE const char* read_plain(const char* p, const char* end, T& to) noexcept {
+  T value = 0;
   const char* const first = p;
   for (; p != end; ++p) {
     const auto digit = static_cast<unsigned>(static_cast<unsigned char>(*p)) - '0';
     if (digit > 9) break;
     value = value * 10 + digit;
-    if (p - first == 9) return nullptr;
+    if (p - first == plain_digits_max<T>) return nullptr;
   }
   to = value;
   return p == first || p == end ? nullptr : p;

@@ -1,6 +1,7 @@
 // Commands without a plain form.
 #include <new>
 
+#include "base/bytes_equal.hpp"
 #include "base/ticks.hpp"
 #include "codec/binary.hpp"
 #include "codec/command.hpp"
@@ -94,8 +95,44 @@ class Slots {
   StripState& state_;
 };
 
+void write(State& state, const Query& q, const Result& result, std::uint32_t i, Laps* laps) {
+  Context& context = state.context;
+  Output& out = *state.out;
+  LaneSegment& segment = state.segments[state.answering];
+  count(state, segment, q);
+  const std::size_t externals = out.externals().size();
+  codec::write_reply(q, result, {context.shared.heap, context.shared.clock, state.options, out});
+  if (TD_UNLIKELY(out.externals().size() != externals)) {
+    segment.take_externals(externals, out.externals().size());
+    if (out.size() + out.external_bytes() >= state.output_bytes_max) state.ends_at = i + 1;
+  }
+  if (TD_UNLIKELY(laps != nullptr)) laps->lap(Task::write_response);
+}
+
+// Completes a plain read as task::execute() does, if its candidate is a usual hit (ItemMask). False: it is not.
+TD_INLINE bool read_usually(State& state, const Strip& strip, std::uint32_t i, const Query& q, Result& r) noexcept {
+  auto* const item = const_cast<Item*>(strip.item[i]);
+  const ItemVersion seen = ItemVersion::of(item);
+  const ItemCheck& usual = item_checks[q.key_bytes];
+  if (TD_UNLIKELY((seen.state & usual.mask.state) != usual.state || (seen.fixed & usual.mask.fixed) != usual.fixed))
+    return false;
+  if (TD_UNLIKELY(!bytes_equal(item->bytes() + sizeof(Item), q.key, q.key_bytes))) return false;
+  if (TD_UNLIKELY(state.flushed && is_flushed(seen, state.flush_cas))) return false;
+  r.item = item;
+  r.state = seen.state;
+  r.value_bytes = static_cast<std::uint32_t>(word::ValueBytes::get(seen.fixed));
+  r.status = Status::hit;
+  r.outcome = 0;
+  r.value_offset = static_cast<std::uint16_t>(sizeof(Item) + q.key_bytes);
+  if (TD_LIKELY(!q.has(option::no_bump))) task::mark_access(item, seen.state, state.now_s);
+  StoreCounters& counters = state.context.counters;
+  counters.cmd_get.add();
+  counters.get_hits.add();
+  return true;
+}
+
 // The query at the place of the strip's query i.
-bool answer(State& state, const Strip& strip, std::uint32_t i, std::uint32_t place, Laps* laps) {
+bool execute(State& state, const Strip& strip, std::uint32_t i, std::uint32_t place, Laps* laps) {
   Context& context = state.context;
   Batch& batch = state.rows->batch;
   const Query& q = batch.query(place);
@@ -114,16 +151,19 @@ bool answer(State& state, const Strip& strip, std::uint32_t i, std::uint32_t pla
   if (TD_UNLIKELY(laps != nullptr)) end_lap(state, q, settled == task::Settled::done, *laps);
   if (TD_UNLIKELY(settled != task::Settled::done)) return false;
   const Slots slots(context, one);
-  Output& out = *state.out;
-  LaneSegment& segment = state.segments[state.answering];
-  count(state, segment, q);
-  const std::size_t externals = out.externals().size();
-  codec::write_reply(q, batch.result(place), {context.shared.heap, context.shared.clock, state.options, out});
-  if (TD_UNLIKELY(out.externals().size() != externals)) {
-    segment.take_externals(externals, out.externals().size());
-    if (out.size() + out.external_bytes() >= state.output_bytes_max) state.ends_at = i + 1;
-  }
-  if (TD_UNLIKELY(laps != nullptr)) laps->lap(Task::write_response);
+  write(state, q, batch.result(place), i, laps);
+  return true;
+}
+
+// The same, or by what the strip knows of the candidate.
+bool answer(State& state, const Strip& strip, std::uint32_t i, std::uint32_t place, Laps* laps) {
+  Batch& batch = state.rows->batch;
+  const Query& q = batch.query(place);
+  Result& r = batch.result(place);
+  if (!q.is_plain_read() || TD_UNLIKELY(!read_usually(state, strip, i, q, r)))
+    return execute(state, strip, i, place, laps);
+  if (TD_UNLIKELY(laps != nullptr)) end_lap(state, q, true, *laps);
+  write(state, q, r, i, laps);
   return true;
 }
 

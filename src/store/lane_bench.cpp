@@ -31,13 +31,54 @@ enum Form : std::int64_t {
   binary_set,
   half_sets,
   beside,  // each set finds a value of another length
+  // Rows.
   meta_row,
   touch_row,
+  gat_row,
+  cas_row,  // of an id that no item has
+  add_row,  // of keys that are there
+  append_row,
+  incr_row,
+  delete_row,  // of keys that are not there
+  meta_set_row,
+  meta_delete_row,
+  meta_arithmetic_row,
+  binary_add_row,
+  binary_delete_row,
+  binary_incr_row,
+  tenth_rows,  // among get
   form_count
 };
-constexpr const char* form_names[] = {"get",        "mg v",        "mg v K",     "binary GET", "set",  "ms",
-                                      "binary SET", "get and set", "set beside", "mg k f v",   "touch"};
+constexpr const char* form_names[] = {"get",
+                                      "mg v",
+                                      "mg v K",
+                                      "binary GET",
+                                      "set",
+                                      "ms",
+                                      "binary SET",
+                                      "get and set",
+                                      "set beside",
+                                      "mg k f v",
+                                      "touch",
+                                      "gat",
+                                      "cas",
+                                      "add",
+                                      "append",
+                                      "incr",
+                                      "delete",
+                                      "ms c T",
+                                      "md q",
+                                      "ma v",
+                                      "binary ADD",
+                                      "binary DELETE",
+                                      "binary INCREMENT",
+                                      "get and mg k f v"};
 static_assert(std::size(form_names) == form_count);
+constexpr bool is_packet(std::int64_t form) noexcept {
+  return form == binary_get || form == binary_set || (form >= binary_add_row && form <= binary_incr_row);
+}
+
+constexpr std::string_view stored = "10000000";
 
 std::string key_of(std::uint32_t n) {
   std::string key = std::to_string(n);
@@ -47,7 +88,6 @@ std::string set_line(const std::string& key, std::string_view value) {
   return "set " + key + " 0 0 " + std::to_string(value.size()) + "\r\n" + std::string(value) + "\r\n";
 }
 std::string request_of(std::int64_t form, const std::string& key, std::size_t run) {
-  constexpr std::string_view value = "valvalue";
   switch (form) {
     case text_get:
       return "get " + key + "\r\n";
@@ -58,19 +98,47 @@ std::string request_of(std::int64_t form, const std::string& key, std::size_t ru
     case binary_get:
       return binary::packet(binary::opcode::get, {.key = key});
     case meta_set:
-      return "ms " + key + " 8\r\n" + std::string(value) + "\r\n";
+      return "ms " + key + " 8\r\n" + std::string(stored) + "\r\n";
     case meta_row:
       return "mg " + key + " k f v\r\n";
     case touch_row:
       return "touch " + key + " 0\r\n";
+    case gat_row:
+      return "gat 0 " + key + "\r\n";
+    case cas_row:
+      return "cas " + key + " 0 0 8 1\r\n" + std::string(stored) + "\r\n";
+    case add_row:
+      return "add " + key + " 0 0 8\r\n" + std::string(stored) + "\r\n";
+    case append_row:
+      return "append " + key + " 0 0 0\r\n\r\n";
+    case incr_row:
+      return "incr " + key + " 1\r\n";
+    case delete_row:
+      return "delete n" + key + "\r\n";
+    case meta_set_row:
+      return "ms " + key + " 8 c T0\r\n" + std::string(stored) + "\r\n";
+    case meta_delete_row:
+      return "md n" + key + " k\r\n";
+    case meta_arithmetic_row:
+      return "ma " + key + " v\r\n";
+    case binary_add_row: {
+      const std::string extras = binary::store_extras(0), text(stored);
+      return binary::packet(binary::opcode::add, {.key = key, .extras = extras, .value = text});
+    }
+    case binary_delete_row:
+      return binary::packet(binary::opcode::remove, {.key = "n" + key});
+    case binary_incr_row: {
+      const std::string extras = binary::arithmetic_extras(1);
+      return binary::packet(binary::opcode::increment, {.key = key, .extras = extras});
+    }
     case binary_set: {
-      const std::string extras = binary::store_extras(0), text(value);
+      const std::string extras = binary::store_extras(0), text(stored);
       return binary::packet(binary::opcode::set, {.key = key, .extras = extras, .value = text});
     }
     case beside:
-      return set_line(key, value.substr(run % 2));
+      return set_line(key, stored.substr(run % 2));
     default:
-      return set_line(key, value);
+      return set_line(key, stored);
   }
 }
 
@@ -80,11 +148,9 @@ class Fixture {
       : store_({}, engine_of(kind)),
         lane_(store_.context(), store_.options(), instructions),
         parser_(store_.options(), store_.engine().shared().clock) {
-    std::string fill = form == binary_get || form == binary_set ? "" : "mn\r\n";
-    for (std::uint32_t n = 0; n < key_count; ++n) {
-      fill += form == binary_get || form == binary_set ? request_of(binary_set, key_of(n), 0)
-                                                       : set_line(key_of(n), "valvalue");
-    }
+    std::string fill = is_packet(form) ? "" : "mn\r\n";
+    for (std::uint32_t n = 0; n < key_count; ++n)
+      fill += request_of(is_packet(form) ? binary_set : text_set, key_of(n), 0);
     store_.exchange(fill);
     std::mt19937 random(1);
     std::vector<std::uint32_t> order(key_count);
@@ -95,7 +161,9 @@ class Fixture {
       std::string input;
       for (std::size_t i = 0; i < run_queries; ++i, ++at) {
         const std::string key = key_of(order[form == beside ? at % key_count : random() % key_count]);
-        const std::int64_t one = form != half_sets ? form : (random() & 1) != 0 ? text_set : text_get;
+        std::int64_t one = form;
+        if (form == half_sets) one = (random() & 1) != 0 ? text_set : text_get;
+        if (form == tenth_rows) one = random() % 10 == 0 ? meta_row : text_get;
         input += request_of(one, key, at / key_count + 1);
       }
       bytes_.push_back(input.size());

@@ -23,7 +23,7 @@ TD_INLINE Settled settle_one(Context& context, Batch& batch, StripState& state, 
 template <IndexKind I>
 Settled execute(Context& context, Batch& batch, StripState& state) noexcept {
   const std::uint32_t i = state.strip.begin;
-  if (batch.query(i).slot_need() != SlotNeed::none) {
+  if (batch.query(i).slot_need() == SlotNeed::change) {  // a store of its own takes a slot when it needs one
     prepare_writes(context, batch, state);
     if (TD_UNLIKELY(state.strip.size() == 0)) return Settled::needs_slot;
   }

@@ -1,5 +1,6 @@
 // Numbers of incr and decr, read as memcached reads them with strtoull, quirks included.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string_view>
@@ -18,11 +19,12 @@ inline bool read_number(std::string_view text, std::uint64_t& number) noexcept {
   if (i < text.size() && (text[i] == '-' || text[i] == '+')) negative = text[i++] == '-';
   const std::size_t first = i;
   std::uint64_t value = 0;
-  for (; i < text.size() && text[i] >= '0' && text[i] <= '9'; ++i) {
-    const auto digit = static_cast<std::uint64_t>(text[i] - '0');
-    constexpr std::uint64_t max = std::numeric_limits<std::uint64_t>::max();
-    if (value > max / 10 || value * 10 > max - digit) return false;
-    value = value * 10 + digit;
+  const auto digit = [&text, &i] { return static_cast<unsigned>(static_cast<unsigned char>(text[i])) - '0'; };
+  constexpr std::size_t fitting = std::numeric_limits<std::uint64_t>::digits10;
+  for (const std::size_t end = std::min(text.size(), i + fitting); i < end && digit() <= 9; ++i)
+    value = value * 10 + digit();
+  for (; i < text.size() && digit() <= 9; ++i) {
+    if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, digit(), &value)) return false;
   }
   if (i == first || (i < text.size() && text[i] != '\0' && !is_space(text[i]))) return false;
   if (negative) {
@@ -44,11 +46,9 @@ inline bool read_item_number(const Item* item, std::uint64_t& number) noexcept {
 }
 
 inline std::uint32_t decimal_digits(std::uint64_t number) noexcept {
+  constexpr std::uint32_t digits_max = std::numeric_limits<std::uint64_t>::digits10 + 1;
   std::uint32_t digits = 1;
-  while (number >= 10) {
-    number /= 10;
-    ++digits;
-  }
+  for (std::uint64_t limit = 10; digits != digits_max && number >= limit; limit *= 10) ++digits;
   return digits;
 }
 

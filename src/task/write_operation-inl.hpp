@@ -2,11 +2,11 @@
 // protocol, rules 1-4).
 #pragma once
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <new>
 
 #include "base/spin_wait.hpp"
+#include "codec/digits.hpp"
 #include "task/key_compare.hpp"
 #include "task/number.hpp"
 #include "task/store_operation-inl.hpp"
@@ -117,9 +117,8 @@ Settled arithmetic(const Operation<I>& op) noexcept {
   if (!is_number) return op.finish(Status::not_a_number);
   if (op.refused() != Status::none) return op.finish(Status::out_of_memory);
   number = apply_delta(number, q.delta, q.has(option::decrement));
-  char digits[20];
-  const auto digit_count =
-      static_cast<std::uint64_t>(std::to_chars(digits, digits + sizeof digits, number).ptr - digits);
+  char digits[codec::digits_max];
+  const auto digit_count = static_cast<std::uint64_t>(codec::write_digits(digits, number) - digits);
   const std::uint64_t new_bytes = std::max(old_bytes, digit_count);  // a shorter number is padded, as memcached does
   const std::uint32_t flags = at.good->client_flags();
   if (!slot_holds(op, Item::total_bytes(flags, q.key_bytes, new_bytes))) return Settled::needs_slot;
