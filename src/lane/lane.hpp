@@ -10,8 +10,7 @@
 //
 // The lane stops in a connection's input, and the general path continues from `rest`: before a control command, one
 // that authenticates or closes, a large value that has not arrived, a command that is not complete, and one for which
-// no slot or no cell is at hand. Nothing of that command has been done. With a device's answers it stops before any
-// row.
+// no slot or no cell is at hand. Nothing of that command has been done.
 //
 // Commands take effect in the order of the input: a get copies its value in its turn, and a set is executed in its
 // turn, in place (docs/decisions/0026) or beside the old item. A location found earlier is only a candidate, because
@@ -30,9 +29,9 @@
 //
 // A device can fill strips, too. Requests for keys that it has located (frames/located_keys.hpp) are neither parsed nor
 // hashed nor searched for; of a set, what follows the key is parsed. Where the device alone has the index, the lane
-// stops before a line without located keys. A miss is final when neither the overlay nor the key's stripe knows better
-// (docs/decisions/0020). A run of requests that it has answered (frames/frame_runs.hpp) takes the place of one query,
-// and its replies are appended in its turn. What it has left is parsed between them.
+// stops before a row, and before a line without located keys. A miss is final when neither the overlay nor the key's
+// stripe knows better (docs/decisions/0020). A run of requests that it has answered (frames/frame_runs.hpp) takes the
+// place of one query, and its replies are appended in its turn. What it has left is parsed between them.
 //
 // Source: DIDO III-A (the tasks it fuses); MemC3 3 (a read is a tag compare and a key compare). Decision 27.
 #pragma once

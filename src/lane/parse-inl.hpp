@@ -419,15 +419,21 @@ TD_INLINE void parse_packets(State& s, Filling& filling, const LaneSegment& segm
 TD_NOINLINE inline bool put_rows(State& s, Filling& filling, LaneSegment& segment) noexcept {
   const std::uint32_t place = place_of(s, filling.strip) + static_cast<std::uint32_t>(filling.count);
   const std::uint32_t rows = take_rows(s, segment, place, strip_queries - static_cast<std::uint32_t>(filling.count));
-  for (std::uint32_t i = 0; i < rows; ++i) filling.put_row(s.rows->batch.query(place + i));
+  for (std::uint32_t i = 0; i < rows; ++i) {
+    const Query& query = s.rows->batch.query(place + i);
+    filling.put_row(query);
+    // The key as it is stored: in the line it may be encoded. What has no key changes nothing.
+    if (TD_UNLIKELY(s.source == Source::runs) && query.operation().has_key) s.runs->note_executed(query.key_view());
+  }
   return rows != 0;
 }
 
-// Rows, and what is plain behind them, until the strip is full or the lane's part of the segment ends.
-TD_NOINLINE inline bool fill_from_rows(State& s, Filling& filling, LaneSegment& segment) noexcept {
+// Rows, and what fill() takes behind them, until the strip is full or the lane's part of the segment ends.
+template <class Lines>
+TD_NOINLINE inline bool fill_from_rows(State& s, Filling& filling, LaneSegment& segment, Lines lines) noexcept {
   while (!filling.full() && s.at != segment.end && put_rows(s, filling, segment)) {
     if (filling.full()) return true;
-    segment.binary ? parse_packets(s, filling, segment) : parse_lines(s, filling, segment);
+    segment.binary ? parse_packets(s, filling, segment) : lines(filling, segment);
   }
   return filling.full();
 }
@@ -462,7 +468,7 @@ TD_INLINE void fill(State& s, Strip& strip, Lines lines) noexcept {
       }
       segment.binary ? parse_packets(s, filling, segment) : lines(filling, segment);
       if (TD_UNLIKELY(!filling.full() && s.at != segment.end))
-        on_copy(filling, [&](Filling& copy) { return fill_from_rows(s, copy, segment); });
+        on_copy(filling, [&](Filling& copy) { return fill_from_rows(s, copy, segment, lines); });
       if (filling.full()) break;
       segment.rest = s.at;
     }

@@ -170,12 +170,12 @@ bool answer(State& state, const Strip& strip, std::uint32_t i, std::uint32_t pla
 }  // namespace
 
 std::uint32_t take_rows(State& state, LaneSegment& segment, std::uint32_t place, std::uint32_t places) noexcept {
-  // What a device has told of the input does not know of rows, and nothing else searches for them while it alone can.
-  if (TD_UNLIKELY(state.source != Source::text || state.is_elsewhere || !has_rows(state))) return 0;
+  // While devices alone have the index, nothing else searches for a row.
+  if (TD_UNLIKELY(state.is_elsewhere || !has_rows(state))) return 0;
   Parser& parser = *segment.parser;
   Rows& rows = *state.rows;
-  // Between plain commands they come one by one: the next one may be plain.
-  const bool many = state.at == rows.last_end || state.line == within_row;
+  // Between plain commands they come one by one: the next one may be plain, or a device may have answered it.
+  const bool many = state.source == Source::text && (state.at == rows.last_end || state.line == within_row);
   state.at += parser.drop(static_cast<std::uint64_t>(segment.end - state.at));
   rows.batch.confine(place, many ? place + places : place + 1);
   std::size_t consumed = 0;

@@ -268,6 +268,25 @@ TEST_P(Located, DefersSetsAsWithoutADevice) {
   EXPECT_EQ(harness.counters_with().set_overwritten.get() != 0, !is_alone());
 }
 
+// The host searches for rows between located keys; where it has no index, they end the lane's part.
+TEST_P(Located, AnswersBehindRows) {
+  LocatedHarness harness(plan());
+  expect_equal(harness, set_line("x", "1") + set_line("y", "v") + set_line("z", "w"));
+  string input;
+  std::size_t gets = 0;
+  for (const char* row : {"mg x k t f v\r\n", "touch x 0\r\n", "mn\r\n", "incr x 1\r\n", "ms x 1 c T0\r\n5\r\n",
+                          "gat 0 x y\r\n", "append x 0 0 18\r\n1\r\nget y\r\nmg y v\r\n\r\n"}) {
+    for (std::size_t i = 0; i < 9; ++i, ++gets) input += i % 2 == 0 ? "get y\r\n" : "get z\r\n";
+    input += row;
+  }
+  const std::uint64_t before = harness.keys_of_device;
+  expect_equal(harness, input);
+  expect_same_counters(harness);
+  if (!is_alone()) {
+    EXPECT_EQ(harness.keys_of_device - before, gets);
+  }
+}
+
 TEST_P(Located, AnswersManyConnections) {
   LocatedHarness harness(plan());
   Random random(11);
