@@ -86,6 +86,9 @@ class Parser {
     const bool may_ask = options_->sasl == nullptr || (session_ & codec::session::authenticated) != 0;
     return mode_ == Mode::binary && may_ask ? Speaks::binary : Speaks::neither;
   }
+  // The client's first byte, ahead of the first parse(), which else chooses the protocol. REQUIRES: speaks() is not
+  // known yet.
+  void begin(char first) noexcept { choose_mode(first); }
   // Whether the next offered byte begins a command. If not, it continues one that is incomplete or of which keys are
   // left, or belongs to a value that is dropped.
   TD_INLINE bool begins_command() const noexcept {

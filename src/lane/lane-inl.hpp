@@ -270,8 +270,12 @@ TD_NOINLINE inline bool enter_segment(State& s, std::uint32_t number) noexcept {
     if (!segment.within_command) segment.parser->rewind_to_command();
     return false;
   }
-  segment.output_begin = segment.output_end = s.out->size();
   s.answering = number;
+  if (TD_LIKELY(segment.frame == nullptr)) {
+    segment.output_begin = segment.output_end = s.out->size();
+  } else if (TD_LIKELY(!segment.within_command)) {
+    begin_message(s, segment);
+  }
   return true;
 }
 

@@ -330,7 +330,8 @@ bool choose_source(State& s) noexcept {
     s.source = Source::text;  // while the context waited for the index, its flights were let go
     return true;
   }
-  for (LaneSegment& segment : s.segments) segment.stopped = segment.binary;  // no device locates keys in packets
+  // No device locates keys in packets or datagrams.
+  for (LaneSegment& segment : s.segments) segment.stopped = segment.binary || segment.frame != nullptr;
   return s.source == Source::located;
 }
 
@@ -425,6 +426,8 @@ void Lane::set_answers(FrameRuns* runs, LocatedKeys* located) noexcept {
 }
 
 void Lane::set_turn(std::uint64_t ticks) noexcept { state_->turn_ticks = ticks; }
+
+void Lane::set_messages(LaneMessages* messages) noexcept { state_->messages = messages; }
 
 void Lane::always_defer() noexcept { state_->always_defers = true; }
 

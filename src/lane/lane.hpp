@@ -33,6 +33,9 @@
 // stripe knows better (docs/decisions/0020). A run of requests that it has answered (frames/frame_runs.hpp) takes the
 // place of one query, and its replies are appended in its turn. What it has left is parsed between them.
 //
+// A datagram is a segment, too. Each of its commands has a message of its own, which begins with the datagram's frame.
+// Its first command may be plain; further ones are rows, ahead of which LaneMessages is asked.
+//
 // Source: DIDO III-A (the tasks it fuses); MemC3 3 (a read is a tag compare and a key compare). Decision 27.
 #pragma once
 #include <array>
@@ -71,7 +74,7 @@ enum class LaneCommand : std::uint8_t {
 };
 inline constexpr std::size_t lane_command_count = 8;
 
-// One connection's input and the result of a run over it.
+// The input of one connection, or a datagram, and the result of a run over it.
 struct LaneSegment {
   // REQUIRES: [begin, end + lane_padding_bytes) is readable, and the parser is to be offered the bytes from `begin` on
   // next. It speaks text, or it is `binary` (Parser::speaks()), and outlives the runs.
@@ -88,8 +91,10 @@ struct LaneSegment {
   // Set by Lane::run(): where the first unanswered query begins, or the incomplete command; `end`: all are answered.
   // The parser is to be offered the bytes from there on next.
   const char* rest = nullptr;
-  // Its replies in the Output, and what is spliced into them: a device's, which last until its flight ends.
-  std::size_t output_begin = 0, output_end = 0, externals_begin = 0, externals_end = 0;
+  // Its replies in the Output, and what is spliced into them: a device's, which last until its flight ends. Of a
+  // datagram: its last message.
+  std::size_t output_begin = 0, output_end = 0;
+  std::uint32_t externals_begin = 0, externals_end = 0;
   // Commands executed, quiet ones and a device's included, by kind; `queries` counts their keys.
   std::array<std::uint32_t, lane_command_count> commands{};
   std::uint32_t queries = 0;
@@ -98,17 +103,23 @@ struct LaneSegment {
   // The general path must continue from `rest`; or its turn is over, and the rest waits for the next one.
   bool stopped = false, turn_ended = false;
   std::uint64_t turn_begin = 0;  // in ticks: when its first row was executed; 0: none has been
+  const char* frame = nullptr;   // of a datagram: what its messages begin with (codec/udp.hpp); nullptr: a stream
 
   // Whether the last run has answered all of it.
   bool is_answered() const noexcept { return rest == end && !stopped; }
   bool has_replies() const noexcept { return output_begin != output_end || externals_begin != externals_end; }
   // Externals [from, to) of the Output are its, behind those that it has.
   void take_externals(std::size_t from, std::size_t to) noexcept {
-    if (externals_begin == externals_end) externals_begin = from;
-    externals_end = to;
+    if (externals_begin == externals_end) externals_begin = static_cast<std::uint32_t>(from);
+    externals_end = static_cast<std::uint32_t>(to);
   }
-  // Prepares what is left for another run.
+  void forget_replies(const Output& out) noexcept {
+    output_begin = output_end = out.size();
+    externals_begin = externals_end = static_cast<std::uint32_t>(out.externals().size());
+  }
+  // Prepares what is left for another run, which continues the message of a datagram's command of which keys are left.
   void resume() noexcept {
+    const LaneSegment before = *this;
     *this = {.begin = rest,
              .end = end,
              .parser = parser,
@@ -116,8 +127,25 @@ struct LaneSegment {
              .follows = follows,
              .within_command = !parser->begins_command(),
              .rest = rest,
-             .turn_begin = turn_begin};
+             .turn_begin = turn_begin,
+             .frame = frame};
+    if (frame == nullptr || !within_command) return;
+    output_begin = before.output_begin;
+    output_end = before.output_end;
+    externals_begin = before.externals_begin;
+    externals_end = before.externals_end;
   }
+};
+
+// Whom the lane asks about the messages of datagrams.
+class LaneMessages {
+ public:
+  // Before a row of the segment. begins: the row begins another command, so that the segment's message is whole: it is
+  // kept, or taken off the output. False: nothing more of the segment is answered. Throws std::bad_alloc.
+  virtual bool before_row(LaneSegment& segment, bool begins) = 0;
+
+ protected:
+  ~LaneMessages() = default;
 };
 
 // A command that is not plain: its segment's number in the run, and of its last query what command_of() needs.
@@ -146,8 +174,11 @@ class Lane {
   // waits for an index that comes back from a lost device, and asks for no candidate then.
   void set_answers(FrameRuns* runs, LocatedKeys* located) noexcept;
 
-  // After so much time a segment's turn is over, before its next row. The time begins with the first one.
+  // After so much time a stream's turn is over, before its next row. The time begins with the first one.
   void set_turn(std::uint64_t ticks) noexcept;
+
+  // Asked about segments that are datagrams, and outlives the runs over them.
+  void set_messages(LaneMessages* messages) noexcept;
 
   // For tests: sets that a later one overwrites are deferred even if no other worker sets their keys.
   void always_defer() noexcept;

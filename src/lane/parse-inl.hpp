@@ -388,13 +388,15 @@ inline constexpr std::uint64_t plain_get_opcodes = [] {
   return all;
 }();
 
-// As parse_lines() for packets.
+// As parse_lines() for packets. First: at most the segment's first one.
+template <bool First = false>
 TD_INLINE void parse_packets(State& s, Filling& filling, const LaneSegment& segment) noexcept {
   namespace binary = codec::binary;
   if (TD_UNLIKELY(s.line == within_row)) return;
   const char* p = s.at;
   const char* const end = segment.end;
-  while (!filling.full() && end - p >= static_cast<std::ptrdiff_t>(binary::header_bytes)) {
+  while (!filling.full() && (!First || p == segment.begin) &&
+         end - p >= static_cast<std::ptrdiff_t>(binary::header_bytes)) {
     if (TD_UNLIKELY(binary::read<std::uint8_t>(p) != binary::request_magic)) break;
     const binary::Request r = binary::Request::read(p);
     const std::size_t key_bytes = r.key_bytes;
@@ -438,6 +440,16 @@ TD_NOINLINE inline bool fill_from_rows(State& s, Filling& filling, LaneSegment& 
   return filling.full();
 }
 
+// Of a datagram: the first command, if it is plain, and rows. False: the lane's part of it ends at State::at.
+TD_NOINLINE inline bool fill_from_datagram(State& s, Filling& filling, LaneSegment& segment) noexcept {
+  if (s.line != nullptr || s.at == segment.begin)
+    segment.binary ? parse_packets<true>(s, filling, segment)
+                   : parse_lines<true>(s, filling, segment, segment.begin + 1);
+  while (!filling.full() && s.at != segment.end && put_rows(s, filling, segment)) {
+  }
+  return filling.full();
+}
+
 // Sets what the strip's queries have in common.
 TD_INLINE void end_filling(State& s, Strip& strip, const Filling& filling) noexcept {
   strip.count = static_cast<std::uint32_t>(filling.count);
@@ -466,9 +478,13 @@ TD_INLINE void fill(State& s, Strip& strip, Lines lines) noexcept {
             static_cast<std::uint32_t>(segment.binary ? kind::binary_read | kind::last_of_line : s.usual_kind)
                 << info::kind_shift;
       }
-      segment.binary ? parse_packets(s, filling, segment) : lines(filling, segment);
-      if (TD_UNLIKELY(!filling.full() && s.at != segment.end))
-        on_copy(filling, [&](Filling& copy) { return fill_from_rows(s, copy, segment, lines); });
+      if (TD_UNLIKELY(segment.frame != nullptr)) {
+        on_copy(filling, [&](Filling& copy) { return fill_from_datagram(s, copy, segment); });
+      } else {
+        segment.binary ? parse_packets(s, filling, segment) : lines(filling, segment);
+        if (TD_UNLIKELY(!filling.full() && s.at != segment.end))
+          on_copy(filling, [&](Filling& copy) { return fill_from_rows(s, copy, segment, lines); });
+      }
       if (filling.full()) break;
       segment.rest = s.at;
     }

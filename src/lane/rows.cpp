@@ -76,6 +76,15 @@ bool turn_has_ended(const State& state, LaneSegment& segment) noexcept {
   return false;
 }
 
+// Before a row of a datagram: a further command begins a message. False: the datagram has had its answers.
+bool enter_command(State& state, LaneSegment& segment, const Query& q) {
+  const bool begins = q.continues_line == 0 && q.wire != segment.begin;
+  segment.output_end = state.out->size();
+  if (TD_UNLIKELY(!state.messages->before_row(segment, begins))) return false;
+  if (begins) begin_message(state, segment);
+  return true;
+}
+
 void end_lap(State& state, const Query& q, bool done, Laps& laps) noexcept {
   const Task task = task::settled_by(q);
   if (task != Task::key_compare && done) ++(task == Task::remove ? state.timed_rows.removes : state.timed_rows.inserts);
@@ -174,8 +183,10 @@ std::uint32_t take_rows(State& state, LaneSegment& segment, std::uint32_t place,
   if (TD_UNLIKELY(state.is_elsewhere || !has_rows(state))) return 0;
   Parser& parser = *segment.parser;
   Rows& rows = *state.rows;
-  // Between plain commands they come one by one: the next one may be plain, or a device may have answered it.
-  const bool many = state.source == Source::text && (state.at == rows.last_end || state.line == within_row);
+  // Between plain commands they come one by one: the next one may be plain, or a device may have answered it. All that
+  // follow in a datagram are rows.
+  const bool follows_row = state.at == rows.last_end || state.line == within_row;
+  const bool many = segment.frame != nullptr || (state.source == Source::text && follows_row);
   state.at += parser.drop(static_cast<std::uint64_t>(segment.end - state.at));
   rows.batch.confine(place, many ? place + places : place + 1);
   std::size_t consumed = 0;
@@ -186,7 +197,14 @@ std::uint32_t take_rows(State& state, LaneSegment& segment, std::uint32_t place,
     stop = ParseStop::close;  // there is no memory for what is derived for the last query
   }
   const std::uint32_t end = rows.batch.size();
-  const bool ends = stop == ParseStop::close || stop == ParseStop::quit || stop == ParseStop::large_value;
+  const bool is_whole = segment.frame != nullptr && stop != ParseStop::batch_full;
+  if (TD_UNLIKELY(is_whole)) {
+    // Behind what ends a datagram, or is incomplete, nothing follows.
+    consumed = static_cast<std::size_t>(segment.end - state.at);
+    parser.rewind_to_command();
+  }
+  const bool ends =
+      !is_whole && (stop == ParseStop::close || stop == ParseStop::quit || stop == ParseStop::large_value);
   if (TD_UNLIKELY(end == place)) {
     if (ends) {
       parser.rewind_to_command();
@@ -212,11 +230,15 @@ std::uint32_t take_rows(State& state, LaneSegment& segment, std::uint32_t place,
 }
 
 bool answer_row(State& state, const Strip& strip, std::uint32_t i, Laps* laps) {
-  if (LaneSegment& segment = state.segments[state.answering]; TD_UNLIKELY(turn_has_ended(state, segment))) {
+  LaneSegment& segment = state.segments[state.answering];
+  const std::uint32_t place = place_of(state, strip) + i;
+  if (TD_UNLIKELY(segment.frame != nullptr)) {
+    if (TD_UNLIKELY(!enter_command(state, segment, state.rows->batch.query(place)))) return false;
+  } else if (TD_UNLIKELY(turn_has_ended(state, segment))) {
     segment.turn_ended = true;
     return false;
   }
-  return answer(state, strip, i, place_of(state, strip) + i, laps);
+  return answer(state, strip, i, place, laps);
 }
 
 bool answer_as_row(State& state, const Strip& strip, std::uint32_t i, Laps* laps) {

@@ -11,6 +11,7 @@
 #include "base/hash.hpp"
 #include "base/short_hash.hpp"
 #include "codec/binary.hpp"
+#include "codec/udp.hpp"
 #include "frames/frame_runs.hpp"
 #include "frames/located_keys.hpp"
 #include "index/cuckoo/cuckoo_index.hpp"
@@ -328,6 +329,7 @@ struct State {
   std::unique_ptr<Rows> rows;                             // nullptr: no run has had one
   Laps::Queries timed_rows{};                             // of this run, inserts and removes
   std::uint64_t turn_ticks = ~std::uint64_t{0};           // Lane::set_turn()
+  LaneMessages* messages = nullptr;                       // Lane::set_messages()
   std::vector<LaneRow> rows_answered;
   // The run ends before this query of the strip that is answered: what was written before it is to be sent.
   std::uint32_t ends_at = strip_queries;
@@ -459,6 +461,13 @@ TD_INLINE void leave_segment(State& state) noexcept {
   if (state.answering == State::none) return;
   state.segments[state.answering].output_end = state.out->size();
   state.answering = State::none;
+}
+// Begins a message of a datagram. REQUIRES: it is the segment being answered, or becomes it.
+TD_INLINE void begin_message(State& state, LaneSegment& segment) {
+  Output& out = *state.out;
+  segment.forget_replies(out);
+  std::memcpy(out.reserve(udp_frame_bytes), segment.frame, udp_frame_bytes);
+  out.commit(udp_frame_bytes);
 }
 // Has the segment's parser begin with query i again. Returns where that is.
 TD_NOINLINE const char* rewind(State& state, const Strip& strip, std::uint32_t i) noexcept;

@@ -13,8 +13,9 @@ Batches::Batches(WorkerState& worker, Connections& connections, ConnectionLimits
   begin_intake();
 }
 
-Entry& Batches::add_entry(Connection* c, const char* begin, const char* end) {
+Entry& Batches::add_entry(Connection* c, const char* begin, const char* end, UdpDatagram* datagram) {
   return in_.entries.emplace_back(Entry{.connection = c,
+                                        .datagram = datagram,
                                         .rest = begin,
                                         .input_end = end,
                                         .first_query = in_.batch->size(),
@@ -41,8 +42,8 @@ void Batches::execute(bool continues) {
     in_.batch->clear();
   }
   Entry last = in_.entries.back();
-  if (continues && (last.skips || last.connection->is_blocked() || last.connection->is_closed() ||
-                    last.connection->stream != nullptr)) {
+  const auto is_stuck = [](const Connection& c) { return c.is_blocked() || c.is_closed() || c.stream != nullptr; };
+  if (continues && (last.skips || (last.connection != nullptr && is_stuck(*last.connection)))) {
     in_.entries.back().stop = Stop::yield;
     continues = false;
   }
@@ -125,15 +126,15 @@ void Batches::mark_in_flight(bool is_in_flight) noexcept {
     port = of;
     port->batches_in_flight += is_in_flight ? 1u : ~0u;
   };
-  for (const Entry& entry : in_.entries) {
-    if (entry.connection != nullptr) {
-      entry.connection->in_flight = is_in_flight;
+  const auto mark = [&](const auto& of) {
+    if (of.connection != nullptr) {
+      of.connection->in_flight = is_in_flight;
     } else {
-      mark_port(entry.reply.port);
+      mark_port(of.datagram->reply.port);
     }
-  }
-  for (const LaneWait& wait : in_.waits) wait.connection->in_flight = is_in_flight;
-  for (const FrameDatagram& datagram : in_.datagrams) mark_port(datagram.reply.port);
+  };
+  for (const Entry& entry : in_.entries) mark(entry);
+  for (const LaneWait& wait : in_.waits) mark(wait);
 }
 
 }  // namespace tandem::net

@@ -35,12 +35,12 @@ class Batches {
   Intake& in() noexcept { return in_; }
   Batch& batch() noexcept { return *in_.batch; }
   InputArena& input() noexcept { return in_.batch->input(); }
-  // Adds an entry: input of a connection, or of a datagram (nullptr).
-  Entry& add_entry(Connection* c, const char* begin, const char* end);
+  // Adds an entry: input of a connection, or of a datagram (c: nullptr).
+  Entry& add_entry(Connection* c, const char* begin, const char* end, UdpDatagram* datagram = nullptr);
 
   // Runs the batch on the host and sends its replies (MM to SD); keeps each connection's rest of its input. continues:
-  // the last entry's connection has more input to parse. Its entry stays, unless the connection cannot continue now
-  // (it is blocked, closed or streaming, or its turn has ended).
+  // the last entry's connection or datagram has more input to parse. Its entry stays, unless it cannot continue now
+  // (the connection is blocked, closed or streaming, or its turn has ended).
   void run(bool continues);
 
   // Hands the intake over: calls submit() for its flight, and begins another one. REQUIRES: Runner::can_fill() after

@@ -109,23 +109,24 @@ TEST_F(BatchesInFlight, AreAnsweredInTheOrderOfHandingOver) {
 
 // A port's buffers are in use from handing over to the answer, for each batch with datagrams of it.
 TEST_F(BatchesInFlight, HoldTheBuffersOfTheirPorts) {
-  const auto [client, port] = Parts::connect_udp();
-  const std::string request = std::string(udp_frame_bytes, '\0') + "get a\r\n";
-  ASSERT_EQ(send(client.get(), request.data(), request.size(), 0), static_cast<ssize_t>(request.size()));
-  ASSERT_EQ(port->receive(parts_.worker.counters), 1u);
-  const std::string_view datagram(port->datagram(0).data, port->datagram(0).bytes);
+  const auto udp = Parts::connect_udp();
+  const auto& port = udp.second;
+  const std::string_view request = "get a\r\n";
+  UdpDatagram& datagram = parts_.datagram_of(udp, request);
   const auto run = [] { FAIL() << "the batch is full"; };
-  for (int i = 0; i < 2; ++i) parts_.parser.take_datagram({port.get(), 0, 1}, datagram.substr(udp_frame_bytes), run);
+  const auto parse = [&] { parts_.parser.parse(datagram, request.data(), request.data() + request.size(), run); };
+  parse();
+  parse();
   hand_over();
   EXPECT_EQ(port->batches_in_flight, 1u);
-  parts_.parser.take_datagram({port.get(), 0, 2}, datagram.substr(udp_frame_bytes), run);
+  parse();
   hand_over();
   EXPECT_EQ(port->batches_in_flight, 2u);
   answer();
   EXPECT_EQ(port->batches_in_flight, 1u);
   answer();
   EXPECT_EQ(port->batches_in_flight, 0u);
-  EXPECT_EQ(Parts::receive(client).size(), 3 * (udp_frame_bytes + 5));
+  EXPECT_EQ(Parts::receive(udp.first).size(), 3 * (udp_frame_bytes + 5));
 }
 
 }  // namespace

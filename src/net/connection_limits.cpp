@@ -158,8 +158,8 @@ Connection* ConnectionLimits::longest_stalled_filling(std::uint64_t bytes) noexc
   return helps() ? longest : nullptr;
 }
 
-bool ConnectionLimits::datagram_time_has_ended(std::uint32_t executed) noexcept {
-  if (executed < strip_queries_max || cycles_now() - pass_begin_ <= turn_ticks_) return false;
+bool ConnectionLimits::datagram_time_has_ended() noexcept {
+  if (cycles_now() - pass_begin_ <= turn_ticks_) return false;
   const std::uint64_t now_ns = read_clock_ns(CLOCK_THREAD_CPUTIME_ID);
   if (datagrams_begin_ns_ == 0) datagrams_begin_ns_ = now_ns;
   return now_ns - datagrams_begin_ns_ > datagrams_ns;

@@ -57,13 +57,13 @@ class ConnectionLimits {
     if (TD_LIKELY(entry == turn_entry_)) return now - turn_begin_ > turn_ticks_ + context_.waited_ticks - turn_waited_;
     turn_entry_ = entry;
     turn_begin_ = now;
-    datagrams_begin_ns_ = 0;  // the connection's time is not the datagrams'
+    restart_datagrams();  // the connection's time is not the datagrams'
     turn_waited_ = context_.waited_ticks;
     return false;
   }
-  // The same for a datagram of which so many queries were executed, by processor time: an answer is not dropped because
-  // the machine is busy.
-  bool datagram_time_has_ended(std::uint32_t executed) noexcept;
+  // The same for all datagrams together, by processor time: an answer is not dropped because the machine is busy.
+  bool datagram_time_has_ended() noexcept;
+  void restart_datagrams() noexcept { datagrams_begin_ns_ = 0; }
   std::uint64_t turn_ticks() const noexcept { return turn_ticks_; }
 
  private:

@@ -1,25 +1,25 @@
 #include "net/dispatcher.hpp"
 
 #include <chrono>
-#include <utility>
-#include <vector>
+#include <cstring>
 
 #include "codec/udp.hpp"
 
 namespace tandem::net {
+
 void Dispatcher::empty_input() {
   run_all();
   batches_.input().reuse();
 }
 
-bool Dispatcher::wait_for_frames(UdpPort& port, unsigned number, std::uint16_t request_id) {
-  const std::size_t bytes = port.datagram(number).bytes;
-  if (!frames_.takes_datagrams() || !lane_.is_open() || !worker_.server.protocol.takes_text() ||
-      bytes > frame_line_bytes_max)
-    return false;
-  make_room(bytes);
-  frames_.wait(port, number, request_id);
-  return true;
+// Where the device can read it.
+bool Dispatcher::wait_in_input(UdpDatagram& datagram) {
+  make_room(datagram.bytes);
+  InputArena& input = batches_.input();
+  char* const to = input.room();
+  std::memcpy(to, datagram.data, datagram.bytes);
+  input.take(datagram.bytes);
+  return lane_.wait(datagram, to + udp_frame_bytes, to + datagram.bytes);
 }
 
 // Submits the batch if devices begin with its plan. If its last connection has more input (continues), that waits until
@@ -80,23 +80,7 @@ void Dispatcher::answer_oldest() {
 void Dispatcher::answer_frames() {
   frames_.take_replies();
   lane_.run();
-  answer_datagrams();
   batches_.run(false);
-  responder_.flush();
-  frames_.end_answer();
-}
-
-// Sends the device's replies to datagrams, and parses those that it has not answered.
-void Dispatcher::answer_datagrams() {
-  const std::vector<FrameDatagram> datagrams = std::exchange(batches_.in().datagrams, {});
-  for (const FrameDatagram& datagram : datagrams) {
-    if (const std::string_view reply = frames_.reply(datagram); !reply.empty()) {
-      responder_.add_message(datagram.reply, reply);
-      continue;
-    }
-    parser_.take_datagram(datagram.reply, {datagram.begin + udp_frame_bytes, datagram.end},
-                          [this] { batches_.run(false); });
-  }
 }
 
 }  // namespace tandem::net

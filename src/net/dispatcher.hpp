@@ -6,12 +6,11 @@
 // Thread safety: the worker's thread.
 #pragma once
 #include <cstddef>
+#include <string_view>
 
 #include "net/batches.hpp"
 #include "net/frame_stage.hpp"
 #include "net/lane_stage.hpp"
-#include "net/request_parser.hpp"
-#include "net/responder.hpp"
 #include "net/worker_state.hpp"
 
 namespace tandem::net {
@@ -19,9 +18,8 @@ namespace tandem::net {
 class Dispatcher {
  public:
   // All outlive the dispatcher.
-  Dispatcher(WorkerState& worker, Responder& responder, Batches& batches, RequestParser& parser, LaneStage& lane,
-             FrameStage& frames) noexcept
-      : worker_(worker), responder_(responder), batches_(batches), parser_(parser), lane_(lane), frames_(frames) {}
+  Dispatcher(WorkerState& worker, Batches& batches, LaneStage& lane, FrameStage& frames) noexcept
+      : worker_(worker), batches_(batches), lane_(lane), frames_(frames) {}
 
   void begin_pass() noexcept {
     frames_.begin_pass();
@@ -32,9 +30,12 @@ class Dispatcher {
     TD_ASSERT(bytes <= input_arena_bytes);
     if (TD_UNLIKELY(!batches_.input().has_room(bytes + lane_padding_bytes))) empty_input();
   }
-  // Has the datagram wait for a device. False: no device takes it.
-  bool wait_for_device(UdpPort& port, unsigned number, std::uint16_t request_id) {
-    return TD_UNLIKELY(frames_.is_open()) && wait_for_frames(port, number, request_id);
+  // Has the datagram wait for the lane, or a device. False: neither takes it.
+  bool wait(UdpDatagram& datagram) {
+    if (TD_UNLIKELY(!lane_.takes_datagrams())) return false;
+    if (TD_UNLIKELY(frames_.is_open())) return wait_in_input(datagram);
+    const std::string_view request = datagram.request();
+    return lane_.wait(datagram, request.data(), request.data() + request.size());
   }
   // The batch is full: runs it, or hands it over. continues: as Batches::run().
   void run_batch(bool continues) {
@@ -53,7 +54,7 @@ class Dispatcher {
 
  private:
   void empty_input();
-  bool wait_for_frames(UdpPort& port, unsigned number, std::uint16_t request_id);
+  bool wait_in_input(UdpDatagram& datagram);
   // Requests are judged by a second in which they had been received, however late this thread is, or other threads are.
   void keep_time() noexcept { worker_.server.engine.keep_time(cycles_now()); }
   void run_parsed(bool continues) {
@@ -64,18 +65,14 @@ class Dispatcher {
   void run_waiting() {
     if (TD_UNLIKELY(frames_.is_open()) && hand_over_frames()) return;
     lane_.run();
-    if (TD_UNLIKELY(!batches_.in().datagrams.empty())) answer_datagrams();
   }
   bool hand_over_batch(bool continues);
   bool hand_over_frames();
   bool free_flight();
   void answer_frames();
-  void answer_datagrams();
 
   WorkerState& worker_;
-  Responder& responder_;
   Batches& batches_;
-  RequestParser& parser_;
   LaneStage& lane_;
   FrameStage& frames_;
 };

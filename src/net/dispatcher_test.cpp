@@ -31,8 +31,8 @@ class Dispatching : public Parts {
     return lane.wait(c, begin, begin + bytes.size(), 0);
   }
 
-  FrameStage frames{worker, connections, limits, sender, batches, lane};
-  Dispatcher dispatcher{worker, responder, batches, parser, lane, frames};
+  FrameStage frames{worker, connections, limits, sender, responder, batches, lane};
+  Dispatcher dispatcher{worker, batches, lane, frames};
 };
 
 TEST(Dispatcher, WithoutADeviceTheHostAnswersAtOnce) {
@@ -90,6 +90,23 @@ TEST(Dispatcher, ADeviceThatIsLateDelaysOnlyWhatItHas) {
   s.dispatcher.answer_oldest();
   EXPECT_EQ(Parts::receive(second.socket), hit("a", "2") + "END\r\n");
   EXPECT_EQ(s.worker.runner->in_flight(), 0u);
+}
+
+// A datagram's message of more keys than a batch holds is whole before anything else is answered.
+TEST(Dispatcher, AMessageOfSeveralBatchesIsNotHandedOver) {
+  const auto device = std::make_shared<SimDevice>(SimOptions{});
+  Dispatching s(device);
+  s.store("a", "1");
+  const Client client = s.connect();
+  const auto udp = Parts::connect_udp();
+  const std::string line = "get a" + times(device_batch_queries + 100, " none") + " a\r\n";
+  UdpDatagram& datagram = s.datagram_of(udp, line);
+  s.parser.parse(datagram, line.data(), line.data() + line.size(), [] { FAIL() << "the batch is empty"; });
+  EXPECT_EQ(datagram.messages, 1u);
+  s.ask(client, "get a\r\n");
+  while (s.worker.runner->in_flight() != 0) s.dispatcher.answer_oldest();
+  EXPECT_EQ(Parts::receive(client.socket), hit("a", "1") + "END\r\n");
+  EXPECT_EQ(Parts::receive(udp.first).substr(udp_frame_bytes), times(2, hit("a", "1")) + "END\r\n");
 }
 
 // The rest of a connection's input waits until what was handed over is answered.

@@ -1,7 +1,6 @@
 #include "net/frame_stage.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "codec/scan.hpp"
 #include "codec/udp.hpp"
@@ -15,15 +14,6 @@ void FrameStage::begin_pass() noexcept {
   is_open_ = begins_with_input(plan) && worker_.runner->frames_to_fill(plan) != nullptr;
   takes_datagrams_ = is_open_ && plan == plan_frames;
   takes_queries_ = !is_open_ && worker_.runner->can_begin(plan);
-}
-
-void FrameStage::wait(UdpPort& port, unsigned number, std::uint16_t request_id) {
-  const UdpPort::Datagram datagram = port.datagram(number);
-  InputArena& input = batches_.input();
-  char* const to = input.room();
-  std::memcpy(to, datagram.data, datagram.bytes);
-  input.take(datagram.bytes);
-  batches_.in().datagrams.push_back({to, to + datagram.bytes, {&port, number, request_id}});
 }
 
 namespace {
@@ -50,17 +40,22 @@ std::uint32_t count_line_ends(const char* p, const char* end) noexcept {
 const Plan& FrameStage::plan_of_waiting() noexcept {
   constexpr std::ptrdiff_t counted_bytes = 255 * 8;
   const Intake& in = batches_.in();
-  std::uint64_t most = in.datagrams.size();
+  std::uint64_t most = 0, datagrams = 0;
   for (const LaneSegment& s : in.segments) {
-    if (!s.binary) most += static_cast<std::uint64_t>(s.end - s.begin) / frame_line_bytes_min + 1;
+    if (TD_UNLIKELY(s.frame != nullptr)) {
+      datagrams += takes_datagrams_ && !s.binary ? 1 : 0;
+    } else if (!s.binary) {
+      most += static_cast<std::uint64_t>(s.end - s.begin) / frame_line_bytes_min + 1;
+    }
   }
+  most += datagrams;
   const auto plan_for = [&](std::uint64_t requests) -> const Plan& {
     return worker_.planner.plan_for(static_cast<std::uint32_t>(std::min<std::uint64_t>(requests, UINT32_MAX)));
   };
   if (most == 0 || !begins_with_input(plan_for(most))) return plan_cpu;
-  std::uint64_t lines = std::max<std::uint64_t>(in.datagrams.size(), 1);
+  std::uint64_t lines = std::max<std::uint64_t>(datagrams, 1);
   for (const LaneSegment& s : in.segments) {
-    for (const char* p = s.begin; !s.binary && p != s.end;) {
+    for (const char* p = s.begin; !s.binary && s.frame == nullptr && p != s.end;) {
       if (const Plan& plan = plan_for(lines); begins_with_input(plan)) return plan;
       const char* const end = s.end - p > counted_bytes ? p + counted_bytes : s.end;
       lines += count_line_ends(p, end);
@@ -70,57 +65,43 @@ const Plan& FrameStage::plan_of_waiting() noexcept {
   return plan_for(lines);
 }
 
-// Calls stream(i) for each segment and datagram(d) for each datagram that waits, in the order of the arena.
-template <class OfStream, class OfDatagram>
-void FrameStage::for_each_asked(OfStream stream, OfDatagram datagram) {
-  Intake& in = batches_.in();
-  auto next = in.datagrams.begin();
-  for (std::size_t i = 0; i < in.segments.size(); ++i) {
-    for (; next != in.datagrams.end() && next->begin < in.segments[i].begin; ++next) datagram(*next);
-    stream(i);
-  }
-  for (; next != in.datagrams.end(); ++next) datagram(*next);
-}
-
 bool FrameStage::fill(FrameColumns& frames) {
   const InputArena& input = batches_.input();
   frames.clear();
-  for_each_asked(
-      [&](std::size_t i) {
-        const LaneSegment& s = batches_.in().segments[i];
-        if (s.binary || s.within_command) return;
-        static_cast<void>(frames.add_stream(input.offset_of(s.begin), static_cast<std::uint64_t>(s.end - s.begin)));
-      },
-      [&](const FrameDatagram& d) {
-        static_cast<void>(frames.add_datagram(input.offset_of(d.begin), static_cast<std::uint64_t>(d.end - d.begin)));
-      });
+  for (const LaneSegment& s : batches_.in().segments) {
+    if (s.binary || s.within_command) continue;
+    if (TD_LIKELY(s.frame == nullptr)) {
+      static_cast<void>(frames.add_stream(input.offset_of(s.begin), static_cast<std::uint64_t>(s.end - s.begin)));
+    } else if (takes_datagrams_) {
+      static_cast<void>(frames.add_datagram(input.offset_of(s.frame), static_cast<std::uint64_t>(s.end - s.frame)));
+    }
+  }
   return !frames.empty();
 }
 
 void FrameStage::take_replies() {
   Runner& runner = *worker_.runner;
-  replies_.clear();
   if (runner.begin_located()) return;
   if (!runner.begin_frames()) return runner.end_answers();
-  send_whole_streams();
-  std::vector<FrameDatagram>& datagrams = batches_.in().datagrams;
-  if (FrameRuns* const runs = runner.runs(); runs != nullptr && !datagrams.empty()) runs->go_to(datagrams[0].begin);
-  for (FrameDatagram& datagram : datagrams) take_datagram(datagram);
+  send_all_whole();
 }
 
-void FrameStage::send_whole_streams() {
+void FrameStage::send_all_whole() {
   Intake& in = batches_.in();
   answered_.clear();
   std::size_t left = 0;
   for (std::size_t i = 0; i < in.segments.size(); ++i) {
-    if (TD_LIKELY(send_whole(in.segments[i], in.waits[i]))) continue;
+    const bool is_stream = TD_LIKELY(in.segments[i].frame == nullptr);
+    if (is_stream ? send_whole(in.segments[i], in.waits[i]) : send_datagram(in.segments[i], in.waits[i])) continue;
     in.segments[left] = in.segments[i];
     in.waits[left++] = in.waits[i];
   }
   in.segments.resize(left);
   in.waits.resize(left);
+  responder_.flush();
   worker_.meter.record_lane(in, answered_);
   for (const LaneWait& wait : answered_) {
+    if (TD_UNLIKELY(wait.connection == nullptr)) continue;
     Connection& c = *wait.connection;
     if (c.is_closed()) continue;
     if (TD_LIKELY(c.kept.size() == 0) || limits_.keep(c, nullptr, nullptr)) connections_.serve_again(c);
@@ -134,30 +115,29 @@ bool FrameStage::send_whole(const LaneSegment& segment, LaneWait& wait) {
   if (segment.binary ||
       !worker_.runner->take_whole_frames(input.offset_of(segment.begin), input.offset_of(segment.end), run))
     return false;
-  if (auto* const keys = worker_.meter.keys_of(batches_.in()); TD_UNLIKELY(keys != nullptr))
-    append_first_keys(segment.begin, segment.end, *keys);
-  lane_.count(run, &wait);
+  sample_keys(segment.begin, segment.end);
+  lane_.count(run, wait);
   worker_.counters.device_streams.add();
   sender_.send(*wait.connection, {worker_.runner->reply(run), run.reply_bytes});
   answered_.push_back(wait);
   return true;
 }
 
-void FrameStage::take_datagram(FrameDatagram& datagram) {
+bool FrameStage::send_datagram(const LaneSegment& segment, LaneWait& wait) {
   const InputArena& input = batches_.input();
-  datagram.output_begin = datagram.output_end = replies_.size();
   FrameRun run;
-  if (!worker_.runner->take_frames(input.offset_of(datagram.begin), input.offset_of(datagram.end), run)) return;
-  replies_.append(worker_.runner->reply(run), run.reply_bytes);
-  datagram.output_end = replies_.size();
-  lane_.count(run, nullptr);
-  if (auto* const keys = worker_.meter.keys_of(batches_.in()); TD_UNLIKELY(keys != nullptr))
-    append_first_keys(datagram.begin + udp_frame_bytes, datagram.begin + run.bytes, *keys);
+  if (segment.binary || !worker_.runner->take_frames(input.offset_of(segment.frame), input.offset_of(segment.end), run))
+    return false;
+  responder_.messages().add(wait.datagram->reply, {worker_.runner->reply(run), run.reply_bytes});
+  lane_.count(run, wait);
+  sample_keys(segment.begin, segment.frame + run.bytes);
+  answered_.push_back(wait);
+  return true;
 }
 
-void FrameStage::end_answer() noexcept {
-  replies_.clear();
-  if (TD_UNLIKELY(replies_.capacity() > output_bytes_kept)) replies_.release();
+void FrameStage::sample_keys(const char* begin, const char* end) {
+  if (auto* const keys = worker_.meter.keys_of(batches_.in()); TD_UNLIKELY(keys != nullptr))
+    append_first_keys(begin, end, *keys);
 }
 
 }  // namespace tandem::net

@@ -53,8 +53,8 @@ class Framing : public testing::Test, public Parts {
   }
   std::uint64_t whole() const { return worker.counters.device_streams.get(); }
 
-  FrameStage frames{worker, connections, limits, sender, batches, lane};
-  Dispatcher dispatcher{worker, responder, batches, parser, lane, frames};
+  FrameStage frames{worker, connections, limits, sender, responder, batches, lane};
+  Dispatcher dispatcher{worker, batches, lane, frames};
 };
 
 TEST_F(Framing, AStreamThatOneRunAnswersIsSentWhole) {
@@ -126,7 +126,7 @@ TEST_F(Framing, WhatASocketDoesNotTakeOfLentRepliesIsSentLater) {
   while (!sender.drain(slow.connection)) all += receive(slow.socket);
   all += receive(slow.socket);
   EXPECT_TRUE(all == times(4, replies + "STORED\r\n")) << all.size();
-  EXPECT_EQ(worker.context->tasks.on_device[index_of(Task::write_response)].get(), 240u + 1u + 300u);
+  EXPECT_EQ(worker.context->tasks.on_device[index_of(Task::write_response)].get(), 240u + 2u + 300u);
 }
 
 // What is left of a stream goes behind the device's replies to it, which are kept together with the lane's.

@@ -23,6 +23,7 @@ enum class Stop : std::uint8_t { need_more, yield, large, close, quit };
 // The part of the batch that one connection, or one datagram, has sent.
 struct Entry {
   Connection* connection = nullptr;  // nullptr: a datagram
+  UdpDatagram* datagram = nullptr;   // nullptr: a connection
   const char* rest = nullptr;        // input not parsed yet ...
   const char* input_end = nullptr;   // ... up to here
   // Its replies in the responder's output, while `open`.
@@ -32,40 +33,31 @@ struct Entry {
   bool open = false;
   bool skips = false;       // queries from some place on are not executed; `rest` is where they begin
   bool turn_ended = false;  // `skips` because the connection's turn was over
-  UdpReply reply{};
-  std::uint64_t received_at = 0, sent_at = 0;     // ticks, in a sampled pass; 0: not known
-  std::uint64_t controls = 0;                     // executed in this pass
-  std::uint64_t messages = 0, message_bytes = 0;  // replies to a datagram
+  std::uint64_t received_at = 0, sent_at = 0;  // ticks, in a sampled pass; 0: not known
+  std::uint64_t controls = 0;                  // of a connection, executed in this pass
 
   OutputRange range_in(const Output& output) const noexcept {
     return {&output, output_begin, output_end, externals_begin, externals_end};
   }
 };
 
-// The connection that a segment of the lane belongs to.
+// The connection or datagram that a segment of the lane belongs to.
 struct LaneWait {
-  Connection* connection = nullptr;
-  std::uint64_t waits_since = 0;  // ticks; 0: not known
+  Connection* connection = nullptr;  // nullptr: a datagram
+  UdpDatagram* datagram = nullptr;   // nullptr: a connection
+  std::uint64_t waits_since = 0;     // ticks; 0: not known
   std::uint64_t sent_at = 0;
   std::array<std::uint32_t, lane_command_count> commands{};
-};
-
-// A datagram that a device may answer.
-struct FrameDatagram {
-  const char* begin;  // its header, in the input arena
-  const char* end;
-  UdpReply reply;
-  std::size_t output_begin = 0, output_end = 0;  // the device's reply (FrameStage::reply()), if the two differ
 };
 
 struct Intake {
   Batch* batch = nullptr;
   std::vector<Entry> entries;
-  // Input that waits for the lane, or for a device that answers it from its bytes; and its connections.
+  // Input that waits for the lane, or for a device that answers it from its bytes; and whose it is. Where a device
+  // begins with input, all is in the arena, in this order.
   std::vector<LaneSegment> segments;
   std::vector<LaneWait> waits;
   std::vector<LaneRow> rows;  // that the lane has answered; the number is that of the segment's wait
-  std::vector<FrameDatagram> datagrams;
   // Some entries follow the lane: their connections may be blocked.
   bool stays_here = false;
   std::uint64_t begin = 0;                    // ticks
@@ -73,7 +65,7 @@ struct Intake {
   std::uint64_t oldest_receipt = UINT64_MAX;  // of input that had to wait for its turn
   bool sampled = false;                       // its commands' latencies are recorded
 
-  bool has_unparsed() const noexcept { return !segments.empty() || !datagrams.empty(); }
+  bool has_unparsed() const noexcept { return !segments.empty(); }
   // The entry's input was received before this pass.
   void note_earlier(Entry& entry, std::uint64_t received_at) noexcept {
     entry.received_at = received_at;

@@ -44,7 +44,7 @@ inline constexpr std::uint64_t queries_per_request_of_event = 64;
 // append to a value of 1 MB some hundred microseconds.
 inline constexpr double turn_ns = 10e6;
 // Processor time of all of a pass's datagrams together, after a turn's time of the pass. The rest of a datagram, behind
-// its first strip, is dropped then. Longer than a turn, because a datagram cannot be resumed.
+// its first eight queries, is dropped then. Longer than a turn, because a datagram cannot be resumed.
 inline constexpr std::uint64_t datagrams_ns = 40'000'000;
 // Segments per sendmsg.
 inline constexpr std::size_t send_segments_max = 64;

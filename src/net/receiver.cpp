@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <new>
+#include <string_view>
 
 #include "codec/udp.hpp"
 
@@ -76,23 +77,25 @@ unsigned Receiver::receive(UdpPort& port) {
   if (TD_UNLIKELY(port.batches_in_flight != 0)) return 0;
   port.pass = worker_.pass;
   unsigned count;
+  std::uint64_t bytes = 0;
   {
     const Meter::Timed timed(worker_.meter, Task::receive);
     count = port.receive(worker_.counters);
   }
+  for (unsigned i = 0; i < count; ++i) bytes += port.datagram(i).bytes;
+  worker_.counters.udp_requests.add(count);
+  worker_.counters.bytes_read.add(bytes);
   for (unsigned i = 0; i < count; ++i) {
-    const UdpPort::Datagram datagram = port.datagram(i);
-    worker_.counters.udp_requests.add();
-    worker_.counters.bytes_read.add(datagram.bytes);
+    UdpDatagram& datagram = port.datagram(i);
     UdpFrame frame;
-    if (!read_udp_frame(datagram.data, datagram.bytes, frame)) {
+    if (TD_UNLIKELY(!read_udp_frame(datagram.data, datagram.bytes, frame))) {
       worker_.counters.udp_requests_dropped.add();
       continue;
     }
-    if (TD_UNLIKELY(dispatcher_.wait_for_device(port, i, frame.request_id))) continue;
-    parser_.take_datagram({&port, i, frame.request_id},
-                          {datagram.data + udp_frame_bytes, datagram.bytes - udp_frame_bytes},
-                          [this] { dispatcher_.run_batch(false); });
+    datagram.begin(frame.request_id, worker_.server.protocol, worker_.clock());
+    if (TD_LIKELY(dispatcher_.wait(datagram))) continue;
+    const std::string_view request = datagram.request();
+    parser_.parse(datagram, request.data(), request.data() + request.size(), [this] { dispatcher_.run_batch(false); });
   }
   return count;
 }

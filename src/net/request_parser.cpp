@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
-#include "codec/command.hpp"
 #include "net/log.hpp"
 
 namespace tandem::net {
@@ -108,40 +106,26 @@ bool RequestParser::finish_fill(Connection& c) {
   return true;
 }
 
-// False: the batch is full.
-bool RequestParser::parse_datagram() {
-  Parser parser(worker_.server.protocol, worker_.clock());
-  return parse_entry(parser).stop != ParseStop::batch_full;
+// The same for a datagram. What stops its parser ends it.
+bool RequestParser::parse_to_full(Parser& parser) {
+  const task::Parsed parsed = parse_entry(parser);
+  batches_.in().entries.back().rest += parsed.consumed;
+  return parsed.stop != ParseStop::batch_full;
 }
 
-// Removes the last entry and its queries.
-Entry RequestParser::take_back() noexcept {
-  Intake& in = batches_.in();
-  const Entry entry = in.entries.back();
-  in.batch->resize(entry.first_query);
-  in.entries.pop_back();
-  return entry;
-}
-
-// A datagram that did not fit the batch before: into the present one, or a larger one.
-void RequestParser::take_long_datagram(Entry entry) {
-  Intake& in = batches_.in();
-  entry.first_query = 0;
-  in.entries.push_back(entry);
-  if (parse_datagram()) return;
-  in.batch->clear();
-  // No query takes less than two bytes, except for empty lines.
-  if (long_batch_ == nullptr)
-    long_batch_ = std::make_unique<Batch>(static_cast<std::uint32_t>(datagram_slot_bytes / 2));
-  Batch* const batch = std::exchange(in.batch, long_batch_.get());
-  if (!parse_datagram()) {
-    std::uint32_t whole = in.batch->size();
-    while (whole != 0 && !ends_command(in.batch->query(whole - 1))) --whole;
-    in.batch->resize(whole);
-    worker_.counters.udp_replies_dropped.add();
-  }
+// The batch is full. The last one is run, too: a message that it continues cannot wait for a device, or behind others.
+void RequestParser::run_long(UdpDatagram& datagram) {
+  do {
+    batches_.run(true);
+    if (batches_.in().entries.empty()) return;
+  } while (!parse_to_full(*datagram.parser));
   batches_.run(false);
-  in.batch = batch;
+}
+
+// Whether the batch holds the queries of so much input, of at least a byte each; an empty one is as good as any.
+bool RequestParser::has_room(std::uint64_t bytes) noexcept {
+  const Batch& batch = batches_.batch();
+  return batch.size() == 0 || batch.capacity() - batch.size() >= bytes;
 }
 
 void RequestParser::log_requests(const Entry& entry) {

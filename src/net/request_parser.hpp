@@ -4,8 +4,6 @@
 // Thread safety: the worker's thread.
 #pragma once
 #include <cstdint>
-#include <memory>
-#include <string_view>
 
 #include "net/batches.hpp"
 #include "net/connection_limits.hpp"
@@ -32,24 +30,21 @@ class RequestParser {
       if (batches_.in().entries.empty() || yields_after(queries)) return;
     }
   }
-  // Adds an entry for a datagram, without its frame header, and parses it: its queries go into one batch, because its
-  // replies are not sent in parts. run() as in parse(), if the datagram does not fit what is left of the batch.
+  // Adds an entry for the rest of a datagram, and parses it. run() is called before, if the batch may not have room for
+  // all of it; a batch that is full afterwards is run on the host, because a datagram cannot wait for its turn.
   template <class Run>
-  void take_datagram(const UdpReply& from, std::string_view request, Run run) {
-    Entry& entry = batches_.add_entry(nullptr, request.data(), request.data() + request.size());
-    entry.reply = from;
-    if (TD_LIKELY(parse_datagram())) return;
-    const Entry taken = take_back();
-    run();
-    take_long_datagram(taken);
+  void parse(UdpDatagram& datagram, const char* begin, const char* end, Run run) {
+    if (TD_UNLIKELY(!has_room(static_cast<std::uint64_t>(end - begin)))) run();
+    batches_.add_entry(nullptr, begin, end, &datagram);
+    if (TD_UNLIKELY(!parse_to_full(*datagram.parser))) run_long(datagram);
   }
 
  private:
   bool parse_to_full(Connection& c);
+  bool parse_to_full(Parser& parser);
+  bool has_room(std::uint64_t bytes) noexcept;
+  void run_long(UdpDatagram& datagram);
   bool yields_after(std::uint64_t queries) noexcept;
-  bool parse_datagram();
-  Entry take_back() noexcept;
-  void take_long_datagram(Entry entry);
   task::Parsed parse_entry(Parser& parser);
   bool begin_large(Connection& c);
   bool finish_fill(Connection& c);
@@ -59,7 +54,6 @@ class RequestParser {
   Connections& connections_;
   ConnectionLimits& limits_;
   Batches& batches_;
-  std::unique_ptr<Batch> long_batch_;  // for datagrams with more queries than a batch holds; made for the first one
 };
 
 }  // namespace tandem::net

@@ -57,29 +57,46 @@ TEST_F(Parsing, AConnectionThatHasHadItsShareYields) {
   EXPECT_EQ(client.connection.kept.size(), input.size() / 3);
 }
 
-TEST_F(Parsing, ADatagramIsParsedWholeIntoOneBatch) {
+TEST_F(Parsing, ADatagramIsAnsweredAtOnceInAnyNumberOfBatches) {
+  store("c", std::string(2000, 'c'));
   const std::string input = times(batch_queries - 5, "get a\r\n"), request = times(10, "get b\r\n"),
-                    line = "get" + times(2 * batch_queries, " c") + "\r\n";
+                    line = "get c" + times(2 * batch_queries, " none") + " c\r\nget d\r\n";
   const Client client = connect();
-  const auto [udp, port] = connect_udp();
-  ASSERT_EQ(send(udp.get(), "x", 1, 0), 1);
-  ASSERT_EQ(port->receive(worker.counters), 1u);
+  const auto udp = connect_udp();
   parse(client.connection, input);
-  // It does not fit behind the other queries, which are run before it.
-  parser.take_datagram({port.get(), 0, 1}, request, run(false));
+  // It may not fit behind the other queries, which are run before it.
+  UdpDatagram& some = datagram_of(udp, request);
+  parser.parse(some, request.data(), request.data() + request.size(), run(false));
   EXPECT_EQ(queries, std::vector<std::uint32_t>{batch_queries - 5});
   EXPECT_EQ(receive(client.socket), times(batch_queries - 5, "END\r\n"));
   EXPECT_EQ(batches.batch().size(), 10u);
   ASSERT_EQ(in().entries.size(), 1u);
-  EXPECT_EQ(in().entries.front().connection, nullptr);
-  // This one fits no batch of the runner's, and is run at once in a longer one.
-  parser.take_datagram({port.get(), 0, 2}, line, run(false));
-  EXPECT_EQ(queries.size(), 2u);
-  EXPECT_EQ(queries.back(), 10u);
+  EXPECT_EQ(in().entries.front().datagram, &some);
+  batches.run(false);
+  EXPECT_EQ(receive(udp.first).size(), 10 * (udp_frame_bytes + 5));
+  // A message that three batches have keys of.
+  UdpDatagram& many = datagram_of(udp, line);
+  parser.parse(many, line.data(), line.data() + line.size(), run(false));
+  EXPECT_EQ(queries.size(), 1u);
+  EXPECT_EQ(many.messages, 2u) << "it waits for nothing";
+  const std::size_t bytes = 2 * hit("c", std::string(2000, 'c')).size() + 5;
+  const std::size_t frames = (bytes + udp_payload_bytes_max - 1) / udp_payload_bytes_max;
+  EXPECT_EQ(receive(udp.first).size(), bytes + frames * udp_frame_bytes + udp_frame_bytes + 5);
   EXPECT_TRUE(in().entries.empty());
-  EXPECT_EQ(in().batch, &worker.runner->filling());
-  EXPECT_EQ(receive(udp).size(), 11 * (udp_frame_bytes + 5));
   EXPECT_EQ(worker.counters.udp_replies_dropped.get(), 0u);
+}
+
+TEST_F(Parsing, AMessageThatGrowsTooLongEndsItsDatagram) {
+  store("c", std::string(16'000, 'c'));
+  const std::string line = "get" + times(2 * batch_queries, " c") + "\r\nget d\r\n";
+  const auto udp = connect_udp();
+  UdpDatagram& datagram = datagram_of(udp, line);
+  parser.parse(datagram, line.data(), line.data() + line.size(), run(false));
+  EXPECT_TRUE(in().entries.empty()) << "the rest is not parsed";
+  EXPECT_EQ(receive(udp.first), "");
+  EXPECT_EQ(worker.counters.udp_replies_dropped.get(), 1u);
+  EXPECT_LT(worker.context->counters.cmd_get.get(), 200u);
+  EXPECT_TRUE(responder.output().empty());
 }
 
 // A value too large to wait for is received into a slot, or refused when there is none.

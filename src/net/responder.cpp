@@ -32,16 +32,17 @@ Responder::Responder(WorkerState& worker, ServerControl& control, ConnectionLimi
       limits_(limits),
       sender_(sender),
       streams_(streams),
-      reply_context_{worker.heap(), worker.server.engine.shared().clock, worker.server.protocol, output_} {}
+      reply_context_{worker.heap(), worker.server.engine.shared().clock, worker.server.protocol, output_},
+      messages_(worker, limits, sender, output_) {}
 
 void Responder::begin(Intake& in) noexcept {
   entries_ = in.entries;
   notes_sending_ = in.sampled;
   flushed_ = written_ = 0;
+  TD_ASSERT(!message_open_ || entries_.front().open);
 }
 
 void Responder::end() {
-  TD_ASSERT(!message_open_);
   flush();
   entries_ = {};
   flushed_ = written_ = 0;
@@ -68,10 +69,10 @@ bool Responder::write(Batch& batch, Strip strip) {
       if (TD_LIKELY(!limits_.turn_has_ended(index))) return !sent_;
       end_turn(entry);
     } else {
-      if (TD_LIKELY(!limits_.datagram_time_has_ended(strip.end - entry.first_query))) return !sent_;
-      if (message_open_) drop_message(entry);
-      message_open_ = false;
-      worker_.counters.udp_replies_dropped.add();
+      const OutputRange range = entry.range_in(output_);
+      if (TD_LIKELY(message_open_ ? messages_.may_grow(*entry.datagram, range) : messages_.may_begin(*entry.datagram)))
+        return !sent_;
+      entry.open = message_open_ = false;
     }
     skip_from(batch, strip.end);
     return false;
@@ -87,8 +88,9 @@ void Responder::end_turn(Entry& entry) noexcept {
 
 void Responder::control(Batch& batch, std::uint32_t i) {
   Entry& entry = entries_[batch.query(i).connection];
+  if (entry.datagram != nullptr && !entry.skips && !open_message(entry)) skip_from(batch, i);
   if (!entry.skips) {
-    entry.connection == nullptr ? open_message(entry) : open_output(entry);
+    open_output(entry);
     const StreamRequest request = execute(entry.connection, batch.query(i));
     if (TD_UNLIKELY(request.kind != StreamRequest::Kind::none)) {
       if (entry.connection != nullptr) {
@@ -99,14 +101,17 @@ void Responder::control(Batch& batch, std::uint32_t i) {
     }
     mark_output(entry);
     // Each may take as long as a hundred other requests: a few are a turn.
-    const bool is_datagram = entry.connection == nullptr;
-    const bool ends_turn = ++entry.controls >= worker_.server.options.requests_per_event ||
-                           (!is_datagram && limits_.turn_has_ended(batch.query(i).connection));
-    const bool continues = is_datagram ? end_message(entry) : entry.connection->stream == nullptr;
-    if (TD_UNLIKELY(!continues || ends_turn) && has_more(batch, i)) {
-      if (continues && !is_datagram) end_turn(entry);
-      if (is_datagram && (continues || has_all_messages(entry))) worker_.counters.udp_replies_dropped.add();
-      skip_from(batch, i + 1);
+    if (TD_LIKELY(entry.datagram == nullptr)) {
+      const bool ends_turn = ++entry.controls >= worker_.server.options.requests_per_event ||
+                             limits_.turn_has_ended(batch.query(i).connection);
+      const bool continues = entry.connection->stream == nullptr;
+      if (TD_UNLIKELY(!continues || ends_turn) && has_more(batch, i)) {
+        if (continues) end_turn(entry);
+        skip_from(batch, i + 1);
+      }
+    } else {
+      ++entry.datagram->controls;
+      end_message(entry);
     }
   }
   flush_if_large(batch, i + 1);
@@ -263,17 +268,19 @@ void Responder::write_datagram(Batch& batch, std::uint32_t begin, std::uint32_t 
     std::uint32_t next = i;
     bool ends = false;
     while (next < end && !ends) ends = ends_command(batch.query(next++));
-    open_message(entry);
+    if (TD_UNLIKELY(!open_message(entry))) {
+      sent_ = true;  // what is skipped was looked at in this epoch
+      return skip_from(batch, i);
+    }
     task::write_response(batch, {i, next}, reply_context_);
-    if (TD_UNLIKELY(worker_.recorder.flags() != 0)) worker_.recorder.answered(batch, i, next, entry.reply.port->fd());
+    if (TD_UNLIKELY(worker_.recorder.flags() != 0))
+      worker_.recorder.answered(batch, i, next, entry.datagram->reply.port->fd());
     mark_output(entry);
+    if (batch.query(i).has(option::meta)) worker_.counters.cmd_meta.add();  // one query is one command
+    entry.datagram->executed += next - i;
     message_open_ = !ends;
+    if (ends) end_message(entry);
     i = next;
-    if (!ends || end_message(entry)) continue;
-    if (!has_more(batch, next - 1)) return;
-    if (has_all_messages(entry)) worker_.counters.udp_replies_dropped.add();
-    sent_ = true;  // what is skipped was looked at in this epoch
-    return skip_from(batch, next);
   }
 }
 
@@ -290,42 +297,18 @@ void Responder::mark_output(Entry& entry) noexcept {
   written_ = static_cast<std::size_t>(&entry - entries_.data()) + 1;
 }
 
-// A reply to a datagram begins with the frame that it has if it fits one datagram, as most do.
-void Responder::open_message(Entry& entry) {
-  if (entry.open) return;
+// For the next query of a datagram. False: it gets no more answers.
+bool Responder::open_message(Entry& entry) {
+  if (entry.open) return true;
+  if (TD_UNLIKELY(!messages_.may_begin(*entry.datagram))) return false;
   open_output(entry);
-  write_udp_frame({entry.reply.request_id, 0, 1}, output_.reserve(udp_frame_bytes));
+  write_udp_frame({entry.datagram->reply.request_id, 0, 1}, output_.reserve(udp_frame_bytes));
   output_.commit(udp_frame_bytes);
+  return true;
 }
 
-// The datagram has had as many answers as a connection has in a turn.
-bool Responder::has_all_messages(const Entry& entry) const noexcept {
-  return entry.messages >= worker_.server.options.requests_per_event * queries_per_request_of_event;
-}
-
-// A datagram's command is answered: its reply is what the entry wrote since it was opened. False: the datagram gets no
-// more answers.
-bool Responder::end_message(Entry& entry) {
-  const OutputRange range = entry.range_in(output_);
-  entry.open = false;
-  const std::uint64_t bytes = range.bytes();
-  const bool fits = entry.message_bytes + bytes <= udp_reply_bytes_max;
-  if (bytes == udp_frame_bytes || !fits) {  // a quiet command; too long a reply
-    if (!fits) worker_.counters.udp_replies_dropped.add();
-    drop_message(entry);
-    return fits;
-  }
-  entry.message_bytes += bytes;
-  messages_.push_back({entry.reply, entry.output_begin, entry.output_end, entry.externals_begin, entry.externals_end});
-  ++entry.messages;
-  return !has_all_messages(entry);
-}
-
-// Removes what was written of the open reply.
-void Responder::drop_message(Entry& entry) noexcept {
-  const OutputRange range = entry.range_in(output_);
-  sender_.drop_pins(range);
-  output_.truncate(range.begin, range.externals_begin);
+void Responder::end_message(Entry& entry) {
+  messages_.end(*entry.datagram, entry.range_in(output_));
   entry.open = false;
 }
 
@@ -335,10 +318,8 @@ void Responder::flush_if_large(Batch& batch, std::uint32_t next) {
   if (message_open_) {
     // A datagram's command has more queries: its reply is sent when it is whole, or dropped when it is too long.
     Entry& entry = entries_[written_ - 1];
-    const OutputRange range = entry.range_in(output_);
-    if (entry.message_bytes + range.bytes() <= udp_reply_bytes_max) return;
-    end_message(entry);
-    message_open_ = false;
+    if (messages_.may_grow(*entry.datagram, entry.range_in(output_))) return;
+    entry.open = message_open_ = false;
     skip_from(batch, next);
   }
   flush();
@@ -369,40 +350,21 @@ void Responder::skip_from(Batch& batch, std::uint32_t i) {
   }
 }
 
-// SD: one send for each connection.
+// SD: one send for each connection. A message that is not whole stays.
 void Responder::flush() {
   if (output_.empty()) return;
   sent_ = true;
   const Meter::Timed timed(worker_.meter, Task::send);
   for (std::size_t i = flushed_; i < written_; ++i) {
     Entry& entry = entries_[i];
-    if (!entry.open) continue;
+    if (!entry.open || TD_UNLIKELY(entry.connection == nullptr)) continue;
     entry.open = false;
-    if (TD_LIKELY(entry.connection != nullptr)) {
-      sender_.send(*entry.connection, entry.range_in(output_));
-      if (TD_UNLIKELY(notes_sending_)) entry.sent_at = cycles_now();
-    }
+    sender_.send(*entry.connection, entry.range_in(output_));
+    if (TD_UNLIKELY(notes_sending_)) entry.sent_at = cycles_now();
   }
-  if (TD_UNLIKELY(!messages_.empty())) send_messages();
-  output_.clear();
+  if (TD_UNLIKELY(!messages_.empty())) messages_.send();
+  if (TD_LIKELY(!message_open_)) output_.clear();
   if (written_ != 0) flushed_ = written_ - 1;  // the last may write more
-}
-
-void Responder::send_messages() {
-  for (auto first = messages_.begin(); first != messages_.end();) {
-    UdpPort* const port = first->to.port;
-    const auto last = std::find_if(first, messages_.end(), [port](const UdpMessage& m) { return m.to.port != port; });
-    port->send(output_, {first, last}, worker_.counters);
-    first = last;
-  }
-  for (const UdpMessage& m : messages_) sender_.drop_pins(m.range(output_));
-  messages_.clear();
-}
-
-void Responder::add_message(const UdpReply& to, std::string_view reply) {
-  const std::size_t begin = output_.size();
-  output_.append(reply);
-  messages_.push_back({to, begin, output_.size(), 0, 0});
 }
 
 }  // namespace tandem::net

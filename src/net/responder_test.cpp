@@ -19,11 +19,10 @@ class ResponderTest : public testing::Test, protected Parts {
   ResponderTest() { in_.batch = &batch_; }
 
   // Parses whole requests into the batch. `input` outlives it.
-  Entry& parse(Connection* c, std::string_view input, const UdpReply& reply = {}) {
-    Parser of_datagram(state().protocol, worker.clock());
-    Parser& of = c != nullptr ? c->parser : of_datagram;
+  Entry& parse(Connection* c, std::string_view input, UdpDatagram* datagram = nullptr) {
+    Parser& of = c != nullptr ? c->parser : *datagram->parser;
     const auto number = static_cast<std::uint32_t>(in_.entries.size());
-    in_.entries.push_back({.connection = c, .first_query = batch_.size(), .reply = reply});
+    in_.entries.push_back({.connection = c, .datagram = datagram, .first_query = batch_.size()});
     std::size_t consumed = 0;
     EXPECT_EQ(of.parse(input.data(), input.data() + input.size(), batch_, number, consumed), ParseStop::need_more);
     in_.entries.back().rest = in_.entries.back().input_end = input.data() + consumed;
@@ -155,14 +154,14 @@ TEST_F(ResponderTest, EachCommandOfADatagramHasAReply) {
   store("a", "1");
   const std::string value(20'000, 'd');  // pinned, and longer than a datagram
   store("d", value);
-  const auto [client, port] = connect_udp();
+  const auto udp = connect_udp();
+  const Fd& client = udp.first;
   const Client tcp = connect();
-  const std::string request = "xx";
-  ASSERT_EQ(send(client.get(), request.data(), request.size(), 0), 2);
-  ASSERT_EQ(port->receive(worker.counters), 1u);
-  parse(nullptr, "get a\r\nmg none v q\r\nget none\r\nget d\r\n", {port.get(), 0, 7});
+  const std::string_view request = "get a\r\nmg none v q\r\nget none\r\nget d\r\n";
+  UdpDatagram& asked = datagram_of(udp, request);
+  parse(nullptr, request, &asked);
   parse(&tcp.connection, "get a\r\n");
-  responder.add_message({port.get(), 0, 9}, datagram(9, 0, 1, "made elsewhere\r\n"));
+  responder.messages().add({udp.second.get(), 0, 9}, datagram(9, 0, 1, "made elsewhere\r\n"));
   run();
   EXPECT_EQ(receive(tcp.socket), hit("a", "1") + "END\r\n");
   std::vector<std::string> replies;
@@ -181,19 +180,18 @@ TEST_F(ResponderTest, EachCommandOfADatagramHasAReply) {
                 datagram(7, i, pieces, long_reply.substr(i * udp_payload_bytes_max, udp_payload_bytes_max)))
         << i;
   }
-  EXPECT_EQ(entry(0).messages, 3u);
+  EXPECT_EQ(asked.messages, 3u);
   EXPECT_EQ(worker.counters.udp_replies_dropped.get(), 0u);
   EXPECT_FALSE(heap().has_pins());
 }
 
 TEST_F(ResponderTest, ATooLongReplyToADatagramIsDroppedWithItsPins) {
   store("p", std::string(1'000'000, 'p'));
-  const auto [client, port] = connect_udp();
-  ASSERT_EQ(send(client.get(), "x", 1, 0), 1);
-  ASSERT_EQ(port->receive(worker.counters), 1u);
-  parse(nullptr, "get p p p\r\nget none\r\n", {port.get(), 0, 7});
+  const auto udp = connect_udp();
+  const std::string_view request = "get p p p\r\nget none\r\n";
+  parse(nullptr, request, &datagram_of(udp, request));
   run();
-  EXPECT_EQ(receive(client), "");
+  EXPECT_EQ(receive(udp.first), "");
   EXPECT_TRUE(entry(0).skips);
   EXPECT_EQ(worker.counters.udp_replies_dropped.get(), 1u);
   EXPECT_FALSE(heap().has_pins());

@@ -11,12 +11,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/platform.hpp"
+#include "codec/protocol.hpp"
 #include "codec/udp.hpp"
 #include "net/counters.hpp"
 #include "net/limits.hpp"
@@ -26,9 +29,33 @@ namespace tandem::net {
 
 // Where a reply goes.
 struct UdpReply {
-  class UdpPort* port;
-  std::uint32_t datagram;  // index of the request in its port's last receive()
-  std::uint16_t request_id;
+  class UdpPort* port = nullptr;
+  std::uint32_t datagram = 0;  // index of the request in its port's last receive()
+  std::uint16_t request_id = 0;
+};
+
+// A datagram from its receipt to its answers: it has a parser and limits, like a connection. Behind its bytes are
+// lane_padding_bytes readable ones.
+struct UdpDatagram {
+  char* data = nullptr;  // from its frame on
+  std::size_t bytes = 0;
+  UdpReply reply{};
+  std::optional<Parser> parser;
+  // What it has had of its share (net/messages.hpp).
+  std::uint64_t executed = 0, looked_at = 0, controls = 0, messages = 0, message_bytes = 0;
+  bool is_over = false;  // it gets no more answers
+
+  // Begins with its requests. The frame becomes that of a reply which fits one datagram, as most do. REQUIRES: it is
+  // longer than a frame.
+  void begin(std::uint16_t request_id, const ProtocolOptions& options, const Clock& clock) noexcept {
+    reply.request_id = request_id;
+    write_udp_frame({request_id, 0, 1}, data);
+    parser.emplace(options, clock);
+    parser->begin(data[udp_frame_bytes]);
+    executed = looked_at = controls = messages = message_bytes = 0;
+    is_over = false;
+  }
+  std::string_view request() const noexcept { return {data + udp_frame_bytes, bytes - udp_frame_bytes}; }
 };
 
 // One command's reply to a datagram: a stretch of a worker's Output. Its first udp_frame_bytes are the frame that it
@@ -44,11 +71,6 @@ struct UdpMessage {
 
 class UdpPort {
  public:
-  struct Datagram {
-    char* data;
-    std::size_t bytes;
-  };
-
   virtual ~UdpPort() = default;
   UdpPort(const UdpPort&) = delete;
   UdpPort& operator=(const UdpPort&) = delete;
@@ -60,14 +82,16 @@ class UdpPort {
   bool has_more = false;                    // it may hold datagrams that no event will tell of; set by receive()
   // Takes what has arrived, at most datagrams_per_pass; what the last call returned is overwritten. Returns how many.
   virtual unsigned receive(NetCounters& counters) noexcept = 0;
-  Datagram datagram(unsigned i) const noexcept { return datagrams_[i]; }
+  UdpDatagram& datagram(unsigned i) noexcept { return datagrams_[i]; }
   // Sends replies to datagrams of the last receive(). What the port cannot send now is dropped, and counted.
   virtual void send(const Output& output, std::span<const UdpMessage> messages, NetCounters& counters) noexcept = 0;
 
  protected:
-  UdpPort() = default;
+  UdpPort() noexcept {
+    for (std::uint32_t i = 0; i < datagrams_per_pass; ++i) datagrams_[i].reply = {.port = this, .datagram = i};
+  }
 
-  std::array<Datagram, datagrams_per_pass> datagrams_{};
+  std::array<UdpDatagram, datagrams_per_pass> datagrams_{};
 };
 
 using UdpPorts = std::vector<std::unique_ptr<UdpPort>>;

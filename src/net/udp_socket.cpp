@@ -5,6 +5,7 @@
 
 #include <cerrno>
 
+#include "lane/lane.hpp"
 #include "net/endpoint.hpp"
 #include "net/system_calls.hpp"
 
@@ -31,7 +32,7 @@ struct UdpSocket::Buffers {
 UdpSocket::UdpSocket(Fd fd) : fd_(std::move(fd)), buffers_(std::make_unique<Buffers>()) {
   for (unsigned i = 0; i < datagrams_per_pass; ++i) {
     datagrams_[i].data = buffers_->slots.get() + i * datagram_slot_bytes;
-    buffers_->in_parts[i] = {datagrams_[i].data, datagram_slot_bytes};
+    buffers_->in_parts[i] = {datagrams_[i].data, datagram_slot_bytes - lane_padding_bytes};
     msghdr& header = buffers_->in[i].msg_hdr;
     header.msg_iov = &buffers_->in_parts[i];
     header.msg_iovlen = 1;

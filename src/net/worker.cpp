@@ -24,8 +24,8 @@ Worker::Worker(State& state, ServerControl& control, UdpPorts udp)
       batches_(own_, connections_, limits_, responder_),
       parser_(own_, connections_, limits_, batches_),
       lane_(own_, connections_, limits_, sender_, responder_, batches_, parser_),
-      frames_(own_, connections_, limits_, sender_, batches_, lane_),
-      dispatcher_(own_, responder_, batches_, parser_, lane_, frames_),
+      frames_(own_, connections_, limits_, sender_, responder_, batches_, lane_),
+      dispatcher_(own_, batches_, lane_, frames_),
       receiver_(own_, connections_, limits_, batches_, parser_, lane_, dispatcher_),
       udp_(std::move(udp)) {
   connections_.watch_file(wakeup_.get(), EPOLLIN, nullptr);

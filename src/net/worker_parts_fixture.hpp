@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "codec/udp.hpp"
 #include "device/sim/sim_device.hpp"
 #include "net/batches.hpp"
 #include "net/connection_limits.hpp"
@@ -67,6 +68,23 @@ class Parts {
   static std::pair<Fd, std::unique_ptr<UdpPort>> connect_udp() {
     const auto [client, server] = pair_of(SOCK_DGRAM);
     return {Fd(client), std::make_unique<UdpSocket>(Fd(server))};
+  }
+  // The datagrams of a client's requests, as they were received together. Returns the first one.
+  UdpDatagram& datagrams_of(const std::pair<Fd, std::unique_ptr<UdpPort>>& udp,
+                            const std::vector<std::string_view>& requests) {
+    const auto& [client, port] = udp;
+    for (const std::string_view request : requests) {
+      std::string bytes(udp_frame_bytes, '\0');
+      write_udp_frame({7, 0, 1}, bytes.data());
+      bytes.append(request);
+      EXPECT_EQ(send(client.get(), bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
+    }
+    EXPECT_EQ(port->receive(worker.counters), requests.size());
+    for (unsigned i = 0; i < requests.size(); ++i) port->datagram(i).begin(7, state().protocol, worker.clock());
+    return port->datagram(0);
+  }
+  UdpDatagram& datagram_of(const std::pair<Fd, std::unique_ptr<UdpPort>>& udp, std::string_view request) {
+    return datagrams_of(udp, {request});
   }
   // What has arrived.
   static std::string receive(const Fd& socket) {

@@ -4,7 +4,7 @@
 //   Connections, ConnectionLimits   sockets and their life; what they may hold
 //   Sender                          SD: output to sockets
 //   Streams                         answers that are sent in pieces
-//   Responder                       WR: results to replies
+//   Responder, with Messages        WR: results to replies
 //   Batches                         batches from PP to SD, on the host or in flight
 //   RequestParser                   PP
 //   LaneStage, FrameStage           requests answered from their bytes, by the lane and by a device

@@ -4,7 +4,7 @@
 //
 // Some frames are for requests, the rest for replies: the stack of the latter hands out those that are still in the
 // processor's caches. A frame for requests is held (since the last receive()) or with the kernel; one for replies is
-// free or with the kernel.
+// free or with the kernel. Behind each frame for requests lies another frame, as the lane's padding.
 #pragma once
 #include <array>
 #include <concepts>
@@ -109,7 +109,8 @@ class BasicXdpPort final : public UdpPort {
       (is_sum ? counters.xdp_wrong_sums : counters.xdp_wrong_frames).add();
       return;
     }
-    datagrams_[count_++] = {bytes + ethernet::header_bytes, udp.payload_bytes};
+    datagrams_[count_].data = bytes + ethernet::header_bytes;
+    datagrams_[count_++].bytes = udp.payload_bytes;
   }
 
   void take_back_sent() noexcept {
