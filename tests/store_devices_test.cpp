@@ -78,7 +78,8 @@ TEST_P(StoreDevices, AnswersAsAMapDoes) {
       keys.push_back("key" + std::to_string(random() % 3000));
       values.push_back(std::string(random() % 60, 'v') + std::to_string(random()));
       const std::uint64_t dice = random() % 10;
-      const Action action = dice == 0 ? Action::remove : dice < 3 ? Action::set : Action::get;
+      constexpr Action actions[] = {Action::remove, Action::set, Action::set, Action::append};
+      const Action action = dice < std::size(actions) ? actions[dice] : Action::get;
       requests.push_back({.action = action, .key = keys[i], .value = values[i]});
     }
     std::size_t next = 0;
@@ -88,6 +89,9 @@ TEST_P(StoreDevices, AnswersAsAMapDoes) {
       if (requests[i].action == Action::set) {
         EXPECT_EQ(reply.code, Code::stored);
         model[keys[i]] = values[i];
+      } else if (requests[i].action == Action::append) {
+        EXPECT_EQ(reply.code, at != model.end() ? Code::stored : Code::not_stored);
+        if (at != model.end()) at->second += values[i];
       } else if (requests[i].action == Action::remove) {
         EXPECT_EQ(reply.code, at != model.end() ? Code::removed : Code::miss);
         if (at != model.end()) model.erase(at);

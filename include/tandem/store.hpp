@@ -58,9 +58,9 @@ struct Options {
   std::string preset = "auto";  // what they do (docs/gpu.md of the source tree): auto, mirrored, mega-kv; cpu: nothing.
                                 // memcachedgpu: nothing, over an index that keeps its size and evicts.
                                 // heterokv: nothing, over a tree of hash tables, which is ordered
-  std::uint64_t gpu_value_bytes =
-      0;  // of each one's memory, for copies of small items; not with mega-kv. 0: none, with memcachedgpu of all
-  // Or the plan of every batch, as `tandem plans` writes it. Empty: the preset's.
+  std::uint64_t gpu_value_bytes = 0;  // of each one's memory, for copies of small items; not with mega-kv. 0: none,
+                                      // with memcachedgpu of all. Calls do not read them
+  // Or the plan of every batch, as `tandem plans` writes it; of its stages GPUs run the search. Empty: the preset's.
   std::string plan = {};
   // The kind of index in place of the preset's, without GPUs: slab_list, cuckoo, set_associative, hash_tree.
   std::string index = {};

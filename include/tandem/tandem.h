@@ -80,7 +80,8 @@ typedef struct tandem_options {
   uint32_t ordered;             /* keep the keys in order, too, for scans; some 15 bytes of memory a key; 0 */
   uint32_t arrange;             /* with ordered: rewrite small items that are scanned often next to each other, in the
                                    background; 1 */
-  uint64_t gpu_value_bytes;     /* of each GPU's memory, for copies of small items; not with mega-kv; 0 */
+  uint64_t gpu_value_bytes;     /* of each GPU's memory, for copies of small items, which calls do not read; not with
+                                   mega-kv; 0 */
   const char* gpu;              /* NULL: "cuda"; or "sim": in software, to see that it works */
   const char* preset;           /* what the GPUs do, or which index there is: NULL: "auto"; mirrored, mega-kv, cpu,
                                    memcachedgpu, heterokv (docs/gpu.md of the source tree) */

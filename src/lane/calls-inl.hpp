@@ -11,21 +11,23 @@ TD_INLINE void note_key(Strip& strip, std::string_view key, std::uint8_t kind) n
   std::memcpy(strip.key16[i], &k, sizeof k);
 }
 
-TD_INLINE bool is_key(std::string_view key) noexcept { return key.size() - 1 < key_bytes_max; }
-
-TD_INLINE bool take(const State&, Strip& strip, std::string_view key) noexcept {
-  if (TD_UNLIKELY(!is_key(key))) return false;
-  note_key(strip, key, kind::get);
-  return true;
+// A request without a plain form, or with a key that no item can have. That one is not looked at in its turn.
+TD_NOINLINE inline void take_row(Strip& strip, std::string_view key) noexcept {
+  strip.rows = static_cast<std::uint8_t>(strip.rows | 1u << strip.count);
+  note_key(strip, is_good_key(key) ? key : std::string_view(""), kind::row);
 }
 
-TD_INLINE bool take(const State& s, Strip& strip, const Request& request) noexcept {
-  if (TD_UNLIKELY(!is_key(request.key) || !CallLane::takes(request))) return false;
-  if (TD_LIKELY(request.action == Action::get)) {
-    note_key(strip, request.key, kind::get);
-    return true;
-  }
-  if (TD_UNLIKELY(request.value.size() > s.item_bytes_max)) return false;
+TD_INLINE void take(const CallState&, Strip& strip, std::string_view key, std::uint8_t key_kind) noexcept {
+  if (TD_UNLIKELY(!is_good_key(key))) return take_row(strip, key);
+  note_key(strip, key, key_kind);
+}
+
+TD_INLINE void take(const CallState& s, Strip& strip, const Request& request, std::uint8_t) noexcept {
+  if (TD_UNLIKELY(!is_good_key(request.key))) return take_row(strip, request.key);
+  if (TD_LIKELY(request.action == Action::get))
+    return note_key(strip, request.key, request.key_check == KeyCheck::store ? kind::get : kind::get | kind::any_key);
+  if (TD_UNLIKELY(request.action != Action::set || request.value.size() > s.item_bytes_max))
+    return take_row(strip, request.key);
   const std::uint32_t i = strip.count;
   const char* const value = request.value.data() != nullptr ? request.value.data() : "";
   strip.set[i] = {value, static_cast<std::uint32_t>(request.value.size()), request.flags,
@@ -33,25 +35,40 @@ TD_INLINE bool take(const State& s, Strip& strip, const Request& request) noexce
   strip.layout[i] = layout_of(request.key.size(), strip.set[i]) | s.unusual_layout;
   strip.sets |= 1u << i;
   note_key(strip, request.key, kind::set);
-  return true;
+}
+
+// The candidates that devices have found for requests from number `first` on. Beside devices that alone have the index
+// nothing is the answer, too.
+TD_NOINLINE inline void put_found(const CallState& s, Strip& strip, std::size_t first) noexcept {
+  const Batch& found = *s.found;
+  for (std::uint32_t i = 0; i < strip.count; ++i) {
+    const auto place = static_cast<std::uint32_t>(s.found_at + first + i);
+    TD_DEBUG_ASSERT(!s.is_elsewhere || found.searched_at(place));
+    if (!found.searched_at(place)) break;
+    put_candidate(s, strip, i, found.locations()[place]);
+    strip.first[i] = strip.second[i] = &no_bucket;
+  }
+  if (TD_UNLIKELY(s.is_elsewhere)) strip.located = all_located;
 }
 
 TD_INLINE const char* key_data(std::string_view key) noexcept { return key.data(); }
 TD_INLINE const char* key_data(const Request& request) noexcept { return request.key.data(); }
 
-// Fills the strip with the next requests. Fewer than eight: the input ends, or the lane does not take the next one.
+// Fills the strip with the next requests. Fewer than eight: the input ends.
 template <class From>
 TD_INLINE void take_strip(CallState& s, Strip& strip, std::span<const From> from) noexcept {
   constexpr std::size_t keys_ahead = 2 * strip_queries;  // the caller's keys may be anywhere in memory
   strip.sets = 0;
   strip.has_long_key = false;
+  const std::uint8_t key_kind = s.key_kind;
   std::size_t next = s.taken;
   const std::size_t end = std::min(from.size(), next + strip_queries);
   for (; next != end; ++next) {
     if (TD_LIKELY(next + keys_ahead < from.size())) prefetch_read(key_data(from[next + keys_ahead]));
-    if (TD_UNLIKELY(!take(s, strip, from[next]))) break;
+    take(s, strip, from[next], key_kind);
     ++strip.count;
   }
+  if (TD_UNLIKELY(s.source == Source::located)) put_found(s, strip, s.taken);
   s.taken = next;
 }
 
@@ -59,8 +76,9 @@ TD_INLINE void take_strip(CallState& s, Strip& strip, std::span<const From> from
 
 // The reply to a hit. A short value is copied, with its key before it. A longer one is never rewritten in place, so the
 // reply points into the item, which the epoch keeps.
-TD_INLINE void set_reply(CallState& s, std::uint32_t i, const Hit& hit, std::uint32_t key_bytes) noexcept {
+TD_INLINE void set_reply(CallState& s, std::uint32_t i, const Hit& hit) noexcept {
   Reply& reply = s.replies[i];
+  const auto key_bytes = static_cast<std::uint32_t>(word::KeyBytes::get(hit.fixed));  // with any_key not the query's
   const auto value_bytes = static_cast<std::uint32_t>(word::ValueBytes::get(hit.fixed));
   const bool has_flags = word::HasFlags::get(hit.fixed) != 0;
   const char* const from = hit.item->bytes() + sizeof(Item) + (has_flags ? sizeof(std::uint32_t) : 0);
@@ -86,39 +104,50 @@ TD_INLINE void set_reply(CallState& s, std::uint32_t i, const Hit& hit, std::uin
   });
 }
 
-// Answers query i. False: the lane does not take it, and nothing has changed.
 template <bool Timed>
-TD_INLINE bool answer_call(CallState& s, Strip& strip, std::uint32_t i) noexcept {
-  Reply& reply = s.replies[i];
-  if (strip.is_set(i)) {
-    ItemVersion stored;
-    if (TD_UNLIKELY(!store_usually(s, strip, i, true, stored) &&
-                    !store_slowly(s, strip, i, true, cell_of_candidate(s, strip, i), stored)))
-      return false;
-    reply = {.code = Code::stored, .cas = stored.cas()};
-    if constexpr (Timed) s.laps->lap(Task::insert);
-    return true;
-  }
+TD_INLINE bool answer_get(CallState& s, Strip& strip, std::uint32_t i) noexcept {
+  Laps* const laps = Timed ? s.laps : nullptr;
   Hit hit;
   const Found found = check(s, strip, i, hit);
   if constexpr (Timed) s.laps->lap(Task::key_compare);
-  if (TD_UNLIKELY(found == Found::other)) return false;
+  if (TD_UNLIKELY(found == Found::other)) return answer_call_as_row(s, strip, i, s.answered + i, laps);
   if (TD_LIKELY(found == Found::hit)) {
     if (i == 0) expect_like(s, hit);
-    set_reply(s, i, hit, info::key_bytes(strip.info[i]));
+    set_reply(s, i, hit);
     ++s.hits;
   } else {
-    reply = {};
+    s.replies[i] = {};
   }
   if constexpr (Timed) s.laps->lap(Task::write_response);
   return true;
 }
 
+// Answers query i. False: it needs what can be had only outside an epoch, and nothing has changed.
+template <bool Timed>
+TD_INLINE bool answer_call(CallState& s, Strip& strip, std::uint32_t i) noexcept {
+  if (TD_LIKELY(strip.is_set(i))) {
+    ItemVersion stored;
+    if (TD_UNLIKELY(!store_usually(s, strip, i, true, stored) &&
+                    !store_slowly(s, strip, i, true, cell_of_candidate(s, strip, i), stored)))
+      return false;
+    s.replies[i] = {.code = Code::stored, .cas = stored.cas()};
+    if constexpr (Timed) s.laps->lap(Task::insert);
+    return true;
+  }
+  if (TD_UNLIKELY(strip.is_row(i))) return answer_call_as_row(s, strip, i, s.answered + i, Timed ? s.laps : nullptr);
+  return answer_get<Timed>(s, strip, i);
+}
+
 template <bool Timed>
 TD_INLINE void answer_calls(CallState& s, Strip& strip) noexcept {
+  const std::uint32_t count = strip.count;
   std::uint32_t i = 0;
-  while (i < strip.count && TD_LIKELY(answer_call<Timed>(s, strip, i))) ++i;
-  s.stopped = i != strip.count;
+  if (TD_LIKELY((strip.sets | strip.rows) == 0)) {
+    while (i != count && TD_LIKELY(answer_get<Timed>(s, strip, i))) ++i;
+  } else {
+    while (i != count && TD_LIKELY(answer_call<Timed>(s, strip, i))) ++i;
+  }
+  s.stopped = i != count;
   if (TD_LIKELY(i != 0)) s.visit(s.visitor, s.first + s.answered, {s.replies, i});
   s.answered += i;
   if (strip.sets != 0) count_sets(s, strip, strip.sets & ((1u << i) - 1));

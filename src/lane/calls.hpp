@@ -1,10 +1,10 @@
-// The fast lane of the embedded store: plain gets and sets of a batch call, from the caller's requests to the caller's
-// visitor, without queries and results between them. The stages behind the parser are the lane's (lane.hpp), and so is
-// the order: each request takes effect when its turn comes.
+// The lane of the embedded store: calls, single or in batches, from the caller's requests to the caller's visitor. The
+// stages behind the parser are the lane's (lane.hpp), and so is the order: each request takes effect when its turn
+// comes.
 //
-// It takes gets with a key that the store compares, and sets. It stops at any other request, at an item that has
-// expired, been flushed or is huge, and at a set for which no slot or no cell is at hand. Nothing of that request has
-// been done then, and the general path continues with it.
+// Gets and sets have no queries and results between the two. Any other action, and an item that has expired, been
+// flushed or is huge, is a row: in its turn the operation of the general path executes it. Where a request needs what
+// can be had only outside an epoch (a slot, a cell), the epoch ends, and it is executed alone.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -37,28 +37,29 @@ class CallLane {
   CallLane(const CallLane&) = delete;
   CallLane& operator=(const CallLane&) = delete;
 
-  // Whether the lane takes a request of this form.
-  static bool takes(const Request& request) noexcept {
-    return request.action == Action::get ? request.key_check == KeyCheck::store : request.action == Action::set;
-  }
-  static bool takes(std::string_view) noexcept { return true; }
+  // Whether it has a use for what devices have found: the index is a table of two buckets a key.
+  bool takes_found() const noexcept;
 
-  // As Lane::may_run().
-  bool may_run() const noexcept;
-
-  // Answers requests from the first on, in epochs of at most epoch_requests_max, and returns their number. Ends before
-  // a request that the lane does not take, and when sets have retired so much memory that an epoch should end. first:
-  // the number of requests[0] for the visitor. REQUIRES: may_run(), the context is in no epoch, and the visitor neither
-  // throws nor uses the store.
-  std::size_t run(std::span<const Request> requests, std::size_t first, ReplyVisitor visit, void* visitor) noexcept;
+  // Answers the requests in order, in epochs of at most epoch_requests_max; one ends earlier when sets have retired so
+  // much memory that it should, or a request needs what can be had only outside. first: the number of requests[0] for
+  // the visitor. May wait briefly for other threads' epochs. REQUIRES: the context is in no epoch, and the
+  // visitor neither throws nor uses the store.
+  //
+  // found: what devices have found for the first of the requests. REQUIRES: takes_found(). Where they alone have the
+  // index and it is discarded before the end, the rest is not answered; without it they are asked and waited for, a
+  // piece after the other. Returns how many were answered.
+  std::size_t run(std::span<const Request> requests, std::size_t first, ReplyVisitor visit, void* visitor,
+                  const Batch* found = nullptr) noexcept;
   // The same for gets.
-  std::size_t run(std::span<const std::string_view> keys, std::size_t first, ReplyVisitor visit,
-                  void* visitor) noexcept;
+  std::size_t run(std::span<const std::string_view> keys, KeyCheck check, std::size_t first, ReplyVisitor visit,
+                  void* visitor, const Batch* found = nullptr) noexcept;
 
  private:
   template <class Take>
   std::size_t run_in_epochs(std::size_t size, std::size_t first, ReplyVisitor visit, void* visitor, Take take) noexcept;
   std::size_t run(std::size_t first, ReplyVisitor visit, void* visitor) noexcept;
+  std::size_t ask(std::size_t count) noexcept;
+  void run_alone(std::size_t number, std::size_t first, ReplyVisitor visit, void* visitor) noexcept;
 
   Context& context_;
   const lane::Ops& ops_;

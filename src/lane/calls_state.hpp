@@ -1,7 +1,9 @@
 // State of a run over an embedding program's requests.
 #pragma once
+#include "lane/call_query.hpp"
 #include "lane/calls.hpp"
 #include "lane/state.hpp"
+#include "query/batch.hpp"
 
 namespace tandem::lane {
 
@@ -11,21 +13,39 @@ struct CallState : State {
   // Input of a run: one of the two is empty.
   std::span<const Request> requests;
   std::span<const std::string_view> keys;
-  std::size_t size() const noexcept { return requests.empty() ? keys.size() : requests.size(); }
-  std::size_t taken = 0;     // requests placed in strips
-  std::size_t answered = 0;  // requests with visited replies
-  bool stopped = false;      // the lane does not take the next request
+  std::uint8_t key_kind = kind::get;  // of the keys
+  // Calls f with request `number`.
+  template <class F>
+  void with_request(std::size_t number, F f) const noexcept {
+    if (TD_LIKELY(!requests.empty())) return f(requests[number]);
+    f(Request{.key = keys[number], .key_check = key_kind == kind::get ? KeyCheck::store : KeyCheck::caller});
+  }
+  // What devices have found for them, from place `found_at` of the batch on (Source::located); nullptr: nothing, but
+  // what they are asked for requests of which nothing is known.
+  const Batch* found = nullptr;
+  std::uint32_t found_at = 0;
+  std::size_t taken = 0;       // requests placed in strips
+  std::size_t answered = 0;    // requests with visited replies
+  bool stopped = false;        // the next request needs what can be had only outside an epoch
+  std::uint64_t rows_run = 0;  // of the answered ones, those that were rows
   std::size_t first = 0;
   ReplyVisitor visit = nullptr;
   void* visitor = nullptr;
 
   Reply replies[strip_queries];
   // Keys and values of hits, copied because a set may rewrite an item in place while its value is visited.
-  static constexpr std::size_t copy_bytes = key_bytes_max + rewritten_value_bytes_max;
-  alignas(cache_line_bytes) char copies[strip_queries][copy_bytes + cache_line_bytes];
+  alignas(cache_line_bytes) char copies[strip_queries][copied_bytes_max + cache_line_bytes];
+
+  std::unique_ptr<Batch> asked;
+  Batch row{1};  // the request without a plain form that is executed
 
  private:
   static const ProtocolOptions no_options;  // calls have no protocol
 };
+
+// Executes request `number`, the strip's query i, by the general path, and fills its reply. False: it needs what can be
+// had only outside an epoch, and nothing has changed. laps: nullptr, or those of a timed run.
+TD_NOINLINE bool answer_call_as_row(CallState& state, const Strip& strip, std::uint32_t i, std::size_t number,
+                                    Laps* laps) noexcept;
 
 }  // namespace tandem::lane

@@ -64,6 +64,15 @@ const Ops* ops_named(std::string_view name) noexcept {
   return nullptr;
 }
 
+namespace {
+// Whether the item answers a get of which the caller compares the key: the hit would not write to it.
+bool answers_any_key(const State& state, const ItemVersion& seen) noexcept {
+  return seen.is_live() && (seen.state & (word::Stale::mask | word::Win::mask)) == 0 &&
+         word::Huge::get(seen.fixed) == 0 && !is_over(seen, state.now_s, state.flush_cas) &&
+         !task::needs_mark(seen.state, state.now_s);
+}
+}  // namespace
+
 Found look_closely(State& state, const Strip& strip, std::uint32_t i, Hit& hit) noexcept {
   Context& context = state.context;
   const Location candidate = strip.candidate(i, context.shared.heap);
@@ -73,11 +82,16 @@ Found look_closely(State& state, const Strip& strip, std::uint32_t i, Hit& hit) 
   Item* item = candidate != no_location ? context.shared.heap.at(candidate) : nullptr;
   ItemVersion seen;
   if (item != nullptr) seen = ItemVersion::of(item);
+  if ((strip.kind(i) & kind::any_key) != 0 && item != nullptr && answers_any_key(state, seen)) {
+    hit = {item, seen.state, seen.fixed};
+    return Found::hit;
+  }
   if (item == nullptr || !seen.is_live() || !item->has_key(key)) {
     // Elsewhere the candidate is all that the table has; another thread may be rewriting it.
     item = context.shared.index.find(fingerprint_at(state, strip, i), key, seen,
                                      state.is_elsewhere ? candidate : no_location);
-    if (item != hit.item || candidate == no_location) context.counters.index_retries.add(item != nullptr ? 1 : 0);
+    if (state.cells_in != CellsIn::other && (item != hit.item || candidate == no_location))
+      context.counters.index_retries.add(item != nullptr ? 1 : 0);
     if (item == nullptr) return Found::miss;
   }
   const std::uint64_t word = seen.state;
@@ -320,7 +334,7 @@ void Laps::end(const Queries& queries, bool tasks) noexcept {
 }
 
 bool may_run(const State& state) noexcept {
-  return state.cells_in != CellsIn::other && state.context.observer == nullptr &&
+  return state.context.observer == nullptr &&
          (state.source == Source::located || !state.context.shared.placement.wants_search());
 }
 
@@ -353,7 +367,7 @@ void look_at_index(State& s) noexcept {
     s.tree = &shared.index_as<HashTreeIndex>().tree();
   } else if (s.cells_in == CellsIn::slab) {
     s.slabs_view = shared.index_as<SlabListIndex>().view();
-  } else {
+  } else if (s.cells_in == CellsIn::set) {
     const auto& sets = shared.index_as<SetAssociativeIndex>();
     s.sets_view = sets.view();
     s.stamp = sets.stamp_now();

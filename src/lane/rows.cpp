@@ -145,20 +145,8 @@ bool execute(State& state, const Strip& strip, std::uint32_t i, std::uint32_t pl
   Context& context = state.context;
   Batch& batch = state.rows->batch;
   const Query& q = batch.query(place);
-  batch.locations()[place] = q.operation().has_key ? strip.candidate(i, context.shared.heap) : no_location;
-  batch.fingerprints()[place] = fingerprint_at(state, strip, i);
   StripState one;
-  one.strip = {place, place + 1};
-  one.now_s = state.now_s;
-  one.flush_cas = state.flush_cas;
-  one.plain_reads = q.is_plain_read();
-  one.slot[0] = one.fill[0] = no_location;
-  one.refused[0] = Status::none;
-  const task::Settled settled = context.shared.code.execute(context, batch, one);
-  state.flush_cas = one.flush_cas;  // a write may have seen a later flush; what follows uses that one
-  state.flushed = state.flush_cas != 0;
-  if (TD_UNLIKELY(laps != nullptr)) end_lap(state, q, settled == task::Settled::done, *laps);
-  if (TD_UNLIKELY(settled != task::Settled::done)) return false;
+  if (TD_UNLIKELY(!execute_row(state, strip, i, batch, place, one, laps))) return false;
   const Slots slots(context, one);
   write(state, q, batch.result(place), i, laps);
   return true;
@@ -177,6 +165,25 @@ bool answer(State& state, const Strip& strip, std::uint32_t i, std::uint32_t pla
 }
 
 }  // namespace
+
+bool execute_row(State& state, const Strip& strip, std::uint32_t i, Batch& batch, std::uint32_t place, StripState& one,
+                 Laps* laps) noexcept {
+  Context& context = state.context;
+  const Query& q = batch.query(place);
+  batch.locations()[place] = q.operation().has_key ? strip.candidate(i, context.shared.heap) : no_location;
+  batch.fingerprints()[place] = fingerprint_at(state, strip, i);
+  one.strip = {place, place + 1};
+  one.now_s = state.now_s;
+  one.flush_cas = state.flush_cas;
+  one.plain_reads = q.is_plain_read();
+  one.slot[0] = one.fill[0] = no_location;
+  one.refused[0] = Status::none;
+  const task::Settled settled = context.shared.code.execute(context, batch, one);
+  state.flush_cas = one.flush_cas;  // a write may have seen a later flush; what follows uses that one
+  state.flushed = state.flush_cas != 0;
+  if (TD_UNLIKELY(laps != nullptr)) end_lap(state, q, settled == task::Settled::done, *laps);
+  return settled == task::Settled::done;
+}
 
 std::uint32_t take_rows(State& state, LaneSegment& segment, std::uint32_t place, std::uint32_t places) noexcept {
   // While devices alone have the index, nothing else searches for a row.

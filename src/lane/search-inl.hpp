@@ -256,7 +256,7 @@ TD_INLINE void locate(const State& s, Strip& strip) noexcept {
     descend(s.tree->root(), strip);
   } else if (s.cells_in == CellsIn::slab) {
     find_slabs(s, strip);
-  } else {
+  } else if (TD_LIKELY(s.cells_in == CellsIn::set)) {
     find_sets(s, strip);
   }
 }
@@ -293,8 +293,15 @@ TD_INLINE void search_first_buckets(const State& s, Strip& strip) noexcept {
   for_each_query(search);
 }
 
+// A kind that the lane cannot search: nothing is a candidate.
+TD_INLINE void search_nothing(Strip& strip) noexcept {
+  for_each_not_located(strip, [&strip](std::uint32_t i) TD_INLINE_LAMBDA { strip.item[i] = &no_item.header; });
+  strip.left = 0;
+}
+
 TD_NOINLINE inline void search_first_of_others(const State& s, Strip& strip) noexcept {
   if (s.cells_in == CellsIn::set) return search_tags(strip);
+  if (TD_UNLIKELY(s.cells_in == CellsIn::other)) return search_nothing(strip);
   search_lines(s, strip);
   strip.left = K::without_item(strip);
   if (TD_UNLIKELY(s.more_lines != 0)) prefetch_more(s, strip);
@@ -345,6 +352,7 @@ TD_NOINLINE inline void search_others_alone(const State& s, Strip& strip, std::u
     strip.left = todo;
     return search_second_of_others(s, strip);
   }
+  if (TD_UNLIKELY(s.cells_in == CellsIn::other)) return search_nothing(strip);
   for_each_of(todo, [&](std::uint32_t i) TD_INLINE_LAMBDA { find_slab(s, strip, i); });
   for_each_of(todo, [&](std::uint32_t i) TD_INLINE_LAMBDA { search_preferred_line(s.items, strip, i); });
   strip.left = todo & K::without_item(strip);

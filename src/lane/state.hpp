@@ -46,6 +46,7 @@ inline constexpr std::uint8_t last_of_line = 1 << 3;  // END follows
 inline constexpr std::uint8_t continues = 1 << 4;     // not the first key of its line
 inline constexpr std::uint8_t begins_many = 1 << 5;   // the first of several
 inline constexpr std::uint8_t no_reply = 1 << 6;      // a set that is not answered
+inline constexpr std::uint8_t any_key = no_reply;     // a get of a call: KeyCheck::caller
 inline constexpr std::uint8_t not_plain = 1 << 7;     // one of the next two
 inline constexpr std::uint8_t run = not_plain;        // in a query's place: requests that a device has answered
 inline constexpr std::uint8_t row = run | no_reply;   // a command without a plain form: Rows has its query
@@ -239,7 +240,7 @@ enum class CellsIn : std::uint8_t {
   leaf,   // HashTreeIndex: two buckets of a leaf, to which nodes lead
   set,    // SetAssociativeIndex: the entries of a set's ways, before which their tags are compared
   slab,   // SlabListIndex: the preferred line of a bucket's first slab, then the rest of its chain
-  other   // the lane has no search for it
+  other   // the lane has no search for it: the answer stage asks the index
 };
 CellsIn cells_in(const Index& index) noexcept;
 TD_INLINE constexpr bool has_own_stages(CellsIn c) noexcept { return (static_cast<unsigned>(c) & 1) != 0; }
@@ -384,7 +385,7 @@ TD_NOINLINE void execute_deferred(State& state, const Deferred& deferred) noexce
 bool may_defer(State& state) noexcept;
 // Gives the run its ring.
 void set_ring(State& state) noexcept;
-// As Lane::may_run() and CallLane::may_run().
+// As Lane::may_run().
 bool may_run(const State& state) noexcept;
 // Adds a run's queries to the counters; rows are counted where they are executed. REQUIRES: its epoch has ended.
 void count_run(State& state, std::uint64_t queries, std::uint64_t rows) noexcept;
@@ -486,6 +487,11 @@ TD_INLINE const char* line_at(const LaneSegment& segment) noexcept {
 // State::at.
 TD_NOINLINE std::uint32_t take_rows(State& state, LaneSegment& segment, std::uint32_t place,
                                     std::uint32_t places) noexcept;
+// Executes the query at `place` of the batch as the strip's query i, by the operations of the general path. True: it
+// has its result, and task::release_slots_of_one() of `one` follows. False: it needs what can be had only outside an
+// epoch, and nothing has changed.
+TD_NOINLINE bool execute_row(State& state, const Strip& strip, std::uint32_t i, Batch& batch, std::uint32_t place,
+                             StripState& one, Laps* laps) noexcept;
 // Executes a row and appends its reply. False: it needs what can be had only outside an epoch, and nothing has changed.
 // laps: nullptr, or those of a timed run. Throws std::bad_alloc.
 TD_NOINLINE bool answer_row(State& state, const Strip& strip, std::uint32_t i, Laps* laps);

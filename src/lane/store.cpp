@@ -7,6 +7,7 @@
 namespace tandem::lane {
 
 void prefetch_stripes(const State& state, const Strip& strip, bool skips) noexcept {
+  if (TD_UNLIKELY(state.cells_in == CellsIn::other)) return;
   with_index(state, [&]<class I>(I& index) {
     if constexpr (AnnouncingGuard<typename I::Guard>) {
       std::uint32_t sets = strip.sets & ((1u << strip.count) - 1);

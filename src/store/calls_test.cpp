@@ -1,5 +1,5 @@
-// Calls of the embedded store through the lane (lane/calls.hpp): in batches and one by one, which it answers without
-// its ring, they come to the replies of the general path, which a store beside a device takes.
+// Calls of the embedded store: in batches and one by one, which the lane answers without its ring, they come to the
+// replies of the executor.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,7 +9,11 @@
 #include <vector>
 
 #include "index/lanes_of_test.hpp"
+#include "lane/call_query.hpp"
 #include "lane/state.hpp"
+#include "pipeline/executor.hpp"
+#include "store/engine.hpp"
+#include "store/index_kinds.hpp"
 #include "tandem/store.hpp"
 
 namespace tandem {
@@ -86,12 +90,61 @@ class Calls : public testing::TestWithParam<const lane::Ops*> {
   std::optional<WithLanes> lanes_;
 };
 
-// Of a store with calls that never take the lane.
-Options general(Options o) {
-  o.gpus = 1;
-  o.gpu = "sim";
-  return o;
-}
+// A store with calls that never take the lane: the executor runs batches of queries.
+class General final : ResponseWriter {
+ public:
+  explicit General(const Options& o)
+      : engine_({.memory_bytes = o.memory_bytes, .hash_seed = o.hash_seed, .index_kind = index_kind_of(o)}),
+        context_(engine_.make_context()),
+        executor_(*context_) {}
+
+  void execute(std::span<const Request> requests, std::vector<Answer>& answers) {
+    constexpr std::size_t batch_queries = 512;
+    answers_ = &answers;
+    for (std::size_t done = 0; done != requests.size();) {
+      first_ = done;
+      for (const std::size_t end = std::min(requests.size(), done + batch_queries); done != end; ++done) {
+        lane::fill(batch_.next(), requests[done], engine_.shared().clock);
+        batch_.commit();
+      }
+      executor_.run(batch_, *this);
+      batch_.clear();
+    }
+  }
+  Stats stats() const {
+    const EngineStats s = engine_.stats();
+    Stats stats{};
+    stats.items = s.items;
+    stats.gets = s.counters.cmd_get;
+    stats.hits = s.counters.get_hits;
+    stats.misses = s.counters.get_misses;
+    stats.stores = s.counters.total_items;
+    return stats;
+  }
+
+ private:
+  static std::string_view index_kind_of(const Options& o) {
+    return o.index.empty() ? EngineOptions{}.index_kind : index_kind_named(o.index).code->kind;
+  }
+  bool write(Batch& batch, Strip strip) override {
+    std::vector<char> copies(strip_queries_max * lane::copied_bytes_max);
+    char* copy = copies.data();
+    for (std::uint32_t i = strip.begin; i < strip.end; ++i) {
+      Reply reply;
+      lane::fill_reply(reply, batch.query(i), batch.result(i), &copy);
+      append(*answers_, first_ + i, reply);
+    }
+    return true;
+  }
+  void control(Batch&, std::uint32_t) override {}
+
+  Engine engine_;
+  Engine::ContextPtr context_;
+  Executor executor_;
+  Batch batch_{512};
+  std::vector<Answer>* answers_ = nullptr;
+  std::size_t first_ = 0;
+};
 
 void expect_alike(std::string_view how, const std::vector<Request>& requests, const std::vector<Answer>& got,
                   const std::vector<Answer>& wanted) {
@@ -111,11 +164,12 @@ void expect_alike(const Stats& a, const Stats& b) {
   EXPECT_EQ(a.stores, b.stores);
 }
 
-void expect_alike(unsigned plain_percent, const Options& options) {
-  Store batched(options), single(options), apart(general(options));
+void expect_alike(unsigned plain_percent, const Options& options, int rounds = 300) {
+  Store batched(options), single(options);
+  General apart(options);
   Tape tape(plain_percent);
   std::vector<Request> requests;
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     requests.clear();
     const std::size_t count = 1 + tape.below(round % 10 == 0 ? 1500 : 60);
     for (std::size_t i = 0; i < count; ++i) requests.push_back(tape.next(plain_percent));
@@ -123,7 +177,7 @@ void expect_alike(unsigned plain_percent, const Options& options) {
     batched.execute(requests, [&](std::size_t i, const Reply& r) { append(in_batch, i, r); });
     for (std::size_t i = 0; i < count; ++i)
       single.execute({&requests[i], 1}, [&](std::size_t, const Reply& r) { append(one_by_one, i, r); });
-    apart.execute(requests, [&](std::size_t i, const Reply& r) { append(wanted, i, r); });
+    apart.execute(requests, wanted);
     ASSERT_EQ(wanted.size(), count);
     ASSERT_NO_FATAL_FAILURE(expect_alike("in a batch", requests, in_batch, wanted));
     ASSERT_NO_FATAL_FAILURE(expect_alike("one by one", requests, one_by_one, wanted));
@@ -135,25 +189,41 @@ void expect_alike(unsigned plain_percent, const Options& options) {
 TEST_P(Calls, PlainOnesAreAnsweredAsByTheGeneralPath) { expect_alike(100, small()); }
 TEST_P(Calls, MixedOnesAreAnsweredAsByTheGeneralPath) { expect_alike(80, small()); }
 TEST_P(Calls, OddOnesAreAnsweredAsByTheGeneralPath) { expect_alike(20, small()); }
+TEST_P(Calls, OtherIndexesAnswerAlike) {
+  for (const char* const index : {"set_associative", "hash_tree", "slab_list"}) {
+    SCOPED_TRACE(index);
+    Options options = small();
+    options.index = index;
+    expect_alike(20, options, 40);
+  }
+}
 
 TEST_P(Calls, GetsOfKeysAreAnsweredAsByTheGeneralPath) {
-  Store store(small()), apart(general(small()));
+  Store store(small());
+  General apart(small());
   Tape tape(3);
-  for (Store* const s : {&store, &apart}) {
-    for (std::size_t i = 0; i < 60; i += 2) s->set(tape.keys()[i], "value " + std::to_string(i), {.flags = 7});
+  std::vector<std::string> values(60);
+  std::vector<Request> sets, gets;
+  for (std::size_t i = 0; i < 60; i += 2) {
+    values[i] = "value " + std::to_string(i);
+    sets.push_back({.action = Action::set, .key = tape.keys()[i], .value = values[i], .flags = 7});
   }
+  std::vector<Answer> stored;
+  apart.execute(sets, stored);
+  store.execute(sets, [](std::size_t, const Reply&) {});
   std::vector<std::string_view> keys;
   for (int i = 0; i < 2000; ++i) keys.emplace_back(tape.keys()[tape.below(tape.keys().size())]);
   std::vector<Answer> in_batch, one_by_one, wanted;
   store.get_batch(keys, [&](std::size_t i, const Reply& r) { append(in_batch, i, r); });
   for (std::size_t i = 0; i < keys.size(); ++i)
     store.get_batch({&keys[i], 1}, [&](std::size_t, const Reply& r) { append(one_by_one, i, r); });
-  apart.get_batch(keys, [&](std::size_t i, const Reply& r) { append(wanted, i, r); });
+  for (const std::string_view key : keys) gets.push_back({.key = key});
+  apart.execute(gets, wanted);
   EXPECT_EQ(in_batch, wanted);
   EXPECT_EQ(one_by_one, wanted);
 }
 
-// What flush_all and the clock make of items is the general path's to do.
+// A flushed item is a row.
 TEST_P(Calls, FlushedItemsAreMisses) {
   Store store(small());
   std::vector<Request> sets, gets;
@@ -173,7 +243,7 @@ TEST_P(Calls, FlushedItemsAreMisses) {
   EXPECT_EQ(hits, 60u);
 }
 
-// A set for which there is no room goes the general way, which evicts.
+// A set for which there is no room is executed alone, outside the epoch, and evicts.
 TEST_P(Calls, AFullStoreEvicts) {
   Store store({.memory_bytes = std::uint64_t{4} << 20, .hash_seed = 5});
   std::vector<std::string> keys;

@@ -72,6 +72,26 @@ TEST(KeyCheck, RepliesSayWhoseItemTheyAre) {
   EXPECT_EQ(seen, (std::unordered_map<std::string, std::string>{{a, "value of a"}, {b, "value of b"}, {"other", "x"}}));
 }
 
+// Two keys of one signature and the same buckets, of other lengths.
+TEST(KeyCheck, RepliesHaveTheLengthOfTheItemsKey) {
+  const std::string names[] = {"key1666643", "another-key-1386552"};
+  const auto place_of = [](const std::string& name) {
+    const Fingerprint f = fingerprint_of(name, hash_seed);
+    return std::pair(f.signature, f.hash % 64);
+  };
+  ASSERT_EQ(place_of(names[0]), place_of(names[1]));
+  for (const std::string& stored : names) {
+    Store store(small_store());
+    store.set(stored, "its value");
+    ASSERT_EQ(store.get(stored), "its value");
+    for (const std::string& asked : names) {
+      using Found = std::pair<std::string, std::string>;
+      EXPECT_EQ(read_item(store, asked, KeyCheck::caller), Found(stored, "its value"));
+      EXPECT_EQ(read_item(store, asked, KeyCheck::store), asked == stored ? Found(stored, "its value") : Found());
+    }
+  }
+}
+
 TEST(KeyCheck, LargeItemsHaveTheirKeysToo) {
   Store store({.memory_bytes = std::uint64_t{64} << 20, .item_bytes_max = std::uint64_t{8} << 20, .huge_pages = false});
   const std::string value(4 << 20, 'v');

@@ -13,10 +13,11 @@
 #include "base/thread_owned.hpp"
 #include "device/cuda/cuda_device.hpp"
 #include "device/sim/sim_device.hpp"
+#include "lane/call_query.hpp"
 #include "lane/calls.hpp"
-#include "pipeline/runner.hpp"
 #include "placement/prove_kernels.hpp"
 #include "planner/planner.hpp"
+#include "store/device_calls.hpp"
 #include "store/engine.hpp"
 #include "store/scan_calls.hpp"
 
@@ -24,156 +25,6 @@ namespace tandem {
 namespace {
 
 constexpr std::uint32_t threads_limit = 65536;  // of Options::threads_max
-constexpr std::uint32_t batch_queries = 64 * strip_queries_max;
-
-Code code_of(Status status, std::uint8_t outcomes) noexcept {
-  switch (status) {
-    case Status::hit:
-    case Status::number:
-      return Code::hit;
-    case Status::stored:
-      return Code::stored;
-    case Status::not_stored:
-      return (outcomes & outcome::too_large) != 0 ? Code::too_large : Code::not_stored;
-    case Status::exists:
-      return Code::exists;
-    case Status::removed:
-      return Code::removed;
-    case Status::not_a_number:
-      return Code::not_a_number;
-    case Status::too_large:
-      return Code::too_large;
-    case Status::out_of_memory:
-      return Code::out_of_memory;
-    case Status::none:
-      return Code::bad_key;
-    case Status::miss:
-    case Status::not_found:
-      break;
-  }
-  return Code::miss;
-}
-
-void fill_common(Query& q, std::string_view key, Opcode opcode) noexcept {
-  q.key = key.data();
-  q.value = nullptr;
-  q.value_bytes = 0;
-  q.key_bytes = static_cast<std::uint8_t>(key.size());
-  q.opcode = opcode;
-  q.options = 0;
-}
-
-bool good_key(std::string_view key) noexcept { return !key.empty() && key.size() <= key_bytes_max; }
-
-std::uint16_t options_of(KeyCheck check) noexcept {
-  return check == KeyCheck::caller ? option::caller_compares : std::uint16_t{0};
-}
-
-// A read, or opcode nothing for a key that no item can have. Sets only the fields that a read uses.
-void fill_get(Query& q, std::string_view key, std::uint16_t options) noexcept {
-  q.key = key.data();
-  q.key_bytes = static_cast<std::uint8_t>(key.size());
-  q.opcode = good_key(key) ? Opcode::get : Opcode::nothing;
-  q.options = options;
-}
-
-void fill(Query& q, const Request& request, const Clock& clock) noexcept {
-  if (!good_key(request.key)) {
-    fill_common(q, request.key, Opcode::nothing);
-    return;
-  }
-  const auto store = [&](StoreMode mode) {
-    fill_common(q, request.key, Opcode::store);
-    q.mode = mode;
-    q.value = request.value.data();
-    q.value_bytes = static_cast<std::uint32_t>(std::min<std::size_t>(request.value.size(), UINT32_MAX));
-    q.client_flags = request.flags;
-    q.expiry_s = clock.expiry_s(request.ttl_s);
-  };
-  const auto arithmetic = [&](std::uint16_t options) {
-    fill_common(q, request.key, Opcode::arithmetic);
-    q.options = options;
-    q.delta = request.delta;
-  };
-  switch (request.action) {
-    case Action::get:
-      fill_common(q, request.key, Opcode::get);
-      q.options = options_of(request.key_check);
-      return;
-    case Action::touch:
-      fill_common(q, request.key, Opcode::touch);
-      q.expiry_s = clock.expiry_s(request.ttl_s);
-      return;
-    case Action::set:
-      return store(StoreMode::set);
-    case Action::add:
-      return store(StoreMode::add);
-    case Action::replace:
-      return store(StoreMode::replace);
-    case Action::append:
-      return store(StoreMode::append);
-    case Action::prepend:
-      return store(StoreMode::prepend);
-    case Action::compare_and_set:
-      store(StoreMode::set);
-      q.options = option::compare_cas;
-      q.cas = request.cas;
-      return;
-    case Action::exchange:
-      store(StoreMode::set);
-      q.options = option::returns_old;
-      return;
-    case Action::remove:
-    case Action::compare_and_remove:
-    case Action::take:
-      fill_common(q, request.key, Opcode::remove);
-      if (request.action == Action::compare_and_remove) q.options = option::compare_cas;
-      if (request.action == Action::take) q.options = option::returns_old;
-      q.cas = request.cas;
-      return;
-    case Action::increment:
-      return arithmetic(0);
-    case Action::decrement:
-      return arithmetic(option::decrement);
-  }
-}
-
-// Maximum total size of the keys and values that are copied for the visitor.
-constexpr std::size_t copied_bytes_max = key_bytes_max + rewritten_value_bytes_max;
-
-// Fills the reply for a hit. A set may rewrite a short value while the visitor reads it, so that is copied, with its
-// key before it, to `*copy`, which is advanced past it. A longer one is stable for the batch's epoch.
-TD_INLINE void fill_hit(Reply& reply, const Item* item, std::uint64_t found_state, std::uint64_t value_bytes,
-                        char** copy) noexcept {
-  const std::uint32_t key_bytes = item->key_bytes();
-  const std::uint32_t key_at = item->key_offset();
-  reply.code = Code::hit;
-  reply.key_bytes = static_cast<std::uint8_t>(key_bytes);
-  reply.flags = item->client_flags();
-  reply.number = 0;
-  if (TD_UNLIKELY(value_bytes > rewritten_value_bytes_max)) {
-    reply.value = {item->bytes() + key_at + key_bytes, value_bytes};
-    reply.cas = item->cas(found_state);
-    return;
-  }
-  char* const to = *copy;
-  const std::uint64_t bytes = key_bytes + value_bytes;
-  copy_validated(item, found_state, [&](const ItemVersion& seen) noexcept {
-    racing_copy(to, item->bytes() + key_at, bytes);
-    reply.cas = seen.cas();
-  });
-  reply.value = {to + key_bytes, value_bytes};
-  *copy = to + bytes;
-}
-
-// The same for the item that a write displaced, which is not rewritten any more.
-void fill_displaced(Reply& reply, const Result& r) noexcept {
-  if (reply.code == Code::stored) reply.code = Code::hit;
-  reply.key_bytes = static_cast<std::uint8_t>(r.item->key_bytes());
-  reply.value = {r.item->bytes() + r.value_offset, r.value_bytes};
-  reply.flags = r.item->client_flags();
-  reply.cas = r.item->cas(r.state);
-}
 
 Preset preset_of(const Options& o) {
   const auto row = std::ranges::find(presets(), o.preset, &PresetRow::name);
@@ -216,6 +67,17 @@ const Options& checked_options(const Options& o) {
   return o;
 }
 
+// Without memory of the devices the host does everything.
+std::unique_ptr<DeviceCalls> make_device_calls(Context& context, Engine& engine, Planner& planner, CallLane& lane) {
+  if (!planner.uses_device() || !lane.takes_found()) return nullptr;
+  try {
+    return std::make_unique<DeviceCalls>(context, *engine.schedulers(), planner, lane);
+  } catch (const DeviceError&) {
+    planner.leave_devices();
+    return nullptr;
+  }
+}
+
 }  // namespace
 
 struct Store::Core {
@@ -254,124 +116,20 @@ struct Store::Core {
   std::vector<Session*> idle;                   // of threads that have ended
 };
 
-// WR of the embedded store: passes each result to the caller's visitor, inside the batch's epoch.
-struct Session::Impl final : ResponseWriter {
+struct Session::Impl {
   Impl(Engine& e, const Planner& p)
       : engine(e),
         context(e.make_context()),
         planner(p),
-        runner(make_runner()),
-        batch(&runner->filling()),
-        lane(*context) {}
-
-  // Without memory of the devices the host does everything.
-  std::unique_ptr<Runner> make_runner() {
-    if (planner.uses_device()) {
-      try {
-        return std::make_unique<Runner>(*context, engine.schedulers(), batch_queries);
-      } catch (const DeviceError&) {
-        planner.leave_devices();
-      }
-    }
-    return std::make_unique<Runner>(*context, nullptr, batch_queries);
-  }
-
-  bool write(Batch& b, Strip strip) override {
-    const Query* const queries = b.queries();
-    const Result* const results = b.results();
-    Reply* reply = replies.get();
-    char* copy = copies.get();
-    for (std::uint32_t i = strip.begin; i < strip.end; ++i, ++reply) {
-      const Query& q = queries[i];
-      const Result& r = results[i];
-      if (TD_LIKELY(q.opcode == Opcode::get && r.status == Status::hit)) {
-        fill_hit(*reply, r.item, r.state, r.value_bytes, &copy);
-      } else {
-        *reply = {};
-        reply->code = code_of(r.status, r.outcome);
-        switch (r.status) {
-          case Status::stored:
-            reply->cas = r.number;
-            [[fallthrough]];
-          case Status::removed:
-            if (TD_UNLIKELY((r.outcome & outcome::displaced) != 0)) fill_displaced(*reply, r);
-            break;
-          case Status::number:
-            reply->number = r.number;
-            break;
-          default:
-            break;
-        }
-      }
-    }
-    visit(visitor, offset + strip.begin, {replies.get(), strip.size()});
-    return true;
-  }
-  void control(Batch&, std::uint32_t) override {}
-
-  // Answers by the lane what it takes of a call's requests from number `done` on; returns how far that is. What follows
-  // takes the general path, up to end_of_batch().
-  template <class From>
-  std::size_t run_lane(std::span<const From> from, std::size_t done) noexcept {
-    general_queries = batch_queries;
-    if (done == from.size() || runner->has_devices() || !CallLane::takes(from[done]) || !lane.may_run()) return done;
-    const std::size_t taken = lane.run(from.subspan(done), done, visit, visitor);
-    // Where the lane seldom stops, it is soon back.
-    constexpr std::size_t seldom = 64, few = 2 * strip_queries_max;
-    if (taken >= seldom) general_queries = few;
-    return done + taken;
-  }
-  std::size_t end_of_batch(std::size_t requests, std::size_t done) const noexcept {
-    return std::min(requests, done + general_queries);
-  }
-
-  // The caller's next requests fill a batch from now on.
-  void begin(ErasedVisitor visits, void* with) noexcept {
-    visit = visits;
-    visitor = with;
-    filled = 0;
-    general_queries = batch_queries;
-  }
-  // Called when the batch is full, or the caller has no more requests.
-  void flush_batch() {
-    if (TD_LIKELY(!runner->has_devices())) {
-      offset = filled;
-      filled += batch->size();
-      runner->run(*batch, *this);
-      batch->clear();
-      return;
-    }
-    offsets[runner->next()] = filled;
-    filled += batch->size();
-    runner->submit(planner.plan_for(batch->size()));
-    while (!runner->can_fill()) answer_oldest();
-    batch = &runner->filling();
-  }
-  void answer_oldest() {
-    offset = offsets[runner->oldest()];
-    runner->answer_oldest(*this);
-  }
-  // Answers all remaining requests before the call returns.
-  void finish() {
-    if (batch->size() != 0) flush_batch();
-    while (TD_UNLIKELY(runner->in_flight() != 0)) answer_oldest();
-  }
+        lane(*context),
+        devices(make_device_calls(*context, engine, planner, lane)) {}
 
   Engine& engine;
   Engine::ContextPtr context;
   ScanBuffers scanned;
   Planner planner;
-  std::unique_ptr<Runner> runner;
-  Batch* batch;  // being filled
   CallLane lane;
-  ErasedVisitor visit = nullptr;
-  void* visitor = nullptr;
-  std::unique_ptr<Reply[]> replies{new Reply[strip_queries_max]};
-  std::unique_ptr<char[]> copies{new char[strip_queries_max * copied_bytes_max]};
-  // Index in the caller's array of a batch's first query: of that being answered, of those in flight, of the next.
-  std::size_t offset = 0, filled = 0;
-  std::size_t general_queries = batch_queries;  // of a batch behind what the lane took
-  std::array<std::size_t, Runner::flights_default> offsets{};
+  std::unique_ptr<DeviceCalls> devices;  // nullptr: the host does everything
 };
 
 Session::Session(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
@@ -381,35 +139,15 @@ Session::~Session() = default;
 
 void Session::execute_erased(std::span<const Request> requests, ErasedVisitor visit, void* visitor) {
   Impl& s = *impl_;
-  s.begin(visit, visitor);
-  const Clock& clock = s.engine.shared().clock;
-  for (std::size_t done = 0; (done = s.run_lane(requests, done)) != requests.size();) {
-    s.filled = done;
-    for (const std::size_t end = s.end_of_batch(requests.size(), done); done != end; ++done) {
-      fill(s.batch->next(), requests[done], clock);
-      s.batch->commit();
-    }
-    s.flush_batch();
-  }
-  s.finish();
+  if (TD_UNLIKELY(s.devices != nullptr)) return s.devices->run(requests, visit, visitor);
+  s.lane.run(requests, 0, visit, visitor);
 }
 
 void Session::get_batch_erased(std::span<const std::string_view> keys, KeyCheck check, ErasedVisitor visit,
                                void* visitor) {
   Impl& s = *impl_;
-  s.begin(visit, visitor);
-  const std::uint16_t options = options_of(check);
-  const auto take = [&](std::size_t done) { return check == KeyCheck::store ? s.run_lane(keys, done) : done; };
-  for (std::size_t done = 0; (done = take(done)) != keys.size();) {
-    const std::size_t count = s.end_of_batch(keys.size(), done) - done;
-    Query* const queries = s.batch->queries();
-    for (std::size_t i = 0; i < count; ++i) fill_get(queries[i], keys[done + i], options);
-    s.batch->resize(static_cast<std::uint32_t>(count));
-    s.filled = done;
-    s.flush_batch();
-    done += count;
-  }
-  s.finish();
+  if (TD_UNLIKELY(s.devices != nullptr)) return s.devices->run(keys, check, visit, visitor);
+  s.lane.run(keys, check, 0, visit, visitor);
 }
 
 Scanned Session::scan_erased(const KeyRange& range, std::size_t limit, ErasedItemVisitor visit, void* visitor) {
@@ -479,9 +217,9 @@ void Store::for_each(const std::function<void(std::string_view key, const Reply&
         return;
       }
       Reply reply;
-      char copied[copied_bytes_max];
+      char copied[lane::copied_bytes_max];
       char* copy = copied;
-      fill_hit(reply, item, seen.state, shared.heap.value_bytes(item), &copy);
+      lane::fill_hit(reply, item, seen.state, shared.heap.value_bytes(item), &copy);
       visit(item->key(), reply);
     });
     context.epoch.exit();

@@ -17,13 +17,14 @@ TD_INLINE Settled settle_one(Context& context, Batch& batch, StripState& state, 
 
 // Executes the strip's only query, whose fingerprint and location are in the batch's columns: not a control query.
 // state: its strip, time and flush mark, of which a write may see a later one, and whether it is a plain read; it has
-// no slot yet. done: the result is in the batch, and release_slots_of_one() follows when it has been used. Else nothing
-// has changed, and the query needs what can be had only outside an epoch. REQUIRES: inside an epoch, and the host has
-// the index.
+// no slot yet, unless it is prepared. done: the result is in the batch, and release_slots_of_one() follows when it has
+// been used. Else nothing has changed, and the query needs what can be had only outside an epoch. REQUIRES: inside an
+// epoch, and the host has the index, or the batch has what a device found.
 template <IndexKind I>
 Settled execute(Context& context, Batch& batch, StripState& state) noexcept {
   const std::uint32_t i = state.strip.begin;
-  if (batch.query(i).slot_need() == SlotNeed::change) {  // a store of its own takes a slot when it needs one
+  // A store of its own takes a slot when it needs one.
+  if (batch.query(i).slot_need() == SlotNeed::change && TD_LIKELY(!state.is_prepared)) {
     prepare_writes(context, batch, state);
     if (TD_UNLIKELY(state.strip.size() == 0)) return Settled::needs_slot;
   }

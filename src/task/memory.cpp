@@ -41,14 +41,18 @@ bool is_garbage(const void* rule, const Item* item, std::uint64_t state) {
 }
 
 // Size of the item that a query will write if it builds on the key's present item; 0: it does not write one. If the
-// item changes before the query runs, the strip is cut there.
-std::uint64_t need_of_change(Context& context, const Query& q, Fingerprint f, Location candidate) noexcept {
+// item changes before the query runs, the strip is cut there. searched: what the strip's search has found, inside an
+// epoch.
+std::uint64_t need_of_change(Context& context, const Query& q, Fingerprint f, Location candidate,
+                             Location searched) noexcept {
   Shared& shared = context.shared;
   const bool enters = !context.epoch.active();
   if (enters) context.enter();
   std::uint64_t need_bytes = 0;
   ItemVersion seen;
-  const Item* const old = shared.index.find(f, q.key_view(), seen, candidate);
+  const Item* old = enters || searched == no_location ? nullptr : shared.heap.at(searched);
+  if (old == nullptr || !is_live_item_of(old, q.key_view(), seen))
+    old = shared.index.find(f, q.key_view(), seen, candidate);
   const bool good =
       old != nullptr && !is_over(seen, shared.clock.now_s(), shared.flush_cas.load(std::memory_order_acquire));
   if (!good) {
@@ -78,7 +82,8 @@ std::uint64_t need_of_change(Context& context, const Query& q, Fingerprint f, Lo
   return need_bytes;
 }
 
-std::uint64_t need_of(Context& context, const Query& q, Fingerprint f, Location candidate) noexcept {
+std::uint64_t need_of(Context& context, const Batch& batch, std::uint32_t i) noexcept {
+  const Query& q = batch.query(i);
   switch (q.slot_need()) {
     case SlotNeed::none:
       return 0;
@@ -87,7 +92,7 @@ std::uint64_t need_of(Context& context, const Query& q, Fingerprint f, Location 
     case SlotNeed::change:
       break;
   }
-  return need_of_change(context, q, f, candidate);
+  return need_of_change(context, q, batch.fingerprints()[i], batch.candidate(i), batch.locations()[i]);
 }
 
 // Whether a large value, received into the heap, will be appended or prepended.
@@ -132,7 +137,7 @@ std::uint32_t prepare_slots(Context& context, Batch& batch, StripState& state, s
     if (state.slot[at] != no_location || state.refused[at] != Status::none) continue;
     if (will_store_in_place(context, batch, i)) continue;
     context.spared = no_location;
-    const std::uint64_t need_bytes = need_of(context, q, batch.fingerprints()[i], batch.candidate(i));
+    const std::uint64_t need_bytes = need_of(context, batch, i);
     if (need_bytes == 0) continue;
     if (TD_UNLIKELY(need_bytes > context.shared.policy.item_bytes_max)) {
       state.refused[at] = Status::too_large;

@@ -50,11 +50,10 @@ TD_INLINE void release_slots(Context& context, StripState& state) noexcept {
   if (TD_UNLIKELY(!state.plain_reads)) release_write_slots(context, state);
 }
 
-// The same for task::execute().
+// The same for task::execute(), but for displaced items: those are retired together, before the epoch ends.
 TD_INLINE void release_slots_of_one(Context& context, StripState& state) noexcept {
   if (state.plain_reads) return;
-  if (TD_UNLIKELY(state.slot[0] != no_location || state.fill[0] != no_location || context.displaced_count != 0))
-    release_write_slots(context, state);
+  if (TD_UNLIKELY(state.slot[0] != no_location || state.fill[0] != no_location)) release_write_slots(context, state);
 }
 
 // Retired bytes after which an epoch ends, so that other workers can use them.

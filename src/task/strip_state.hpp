@@ -13,6 +13,7 @@ struct StripState {
   std::uint32_t left = 0;                 // queries left to search_rest(): bit i is the strip's query i
   bool refuse_first = false;              // the first query's write has no room and is answered out_of_memory
   bool plain_reads = true;                // only gets that change nothing: KC may run as one tight loop
+  bool is_prepared = false;               // of task::execute(): MM has run, outside the epoch
   std::uint64_t need_bytes = 0;           // size of the item for which MM has found no slot
   const void* places[strip_queries_max];  // of an index that searches by key (SearchesByKey)
   // Per query of the strip: the slot that MM prepared for the item it will write; no_location: none needed or
