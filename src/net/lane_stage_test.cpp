@@ -119,10 +119,13 @@ TEST_F(LaneStaging, GoesOnWithinACommand) {
 // --- datagrams
 
 struct LaneDatagrams : LaneStaging {
+  bool wait_for_lane(UdpDatagram& datagram) {
+    return lane.wait(datagram, datagram.data + udp_frame_bytes, datagram.data + datagram.bytes);
+  }
   // Offers it to the lane, and what that leaves to the parser.
   UdpDatagram& run(std::string_view request) {
     UdpDatagram& datagram = datagram_of(udp, request);
-    EXPECT_TRUE(lane.wait(datagram, datagram.request().data(), datagram.data + datagram.bytes));
+    EXPECT_TRUE(wait_for_lane(datagram));
     lane.run();
     batches.run(false);
     EXPECT_TRUE(responder.output().empty());
@@ -188,7 +191,7 @@ TEST_F(LaneDatagrams, ManyInOneRun) {
   for (int i = 0; i < 12; ++i) {
     ports.push_back(connect_udp());
     UdpDatagram& datagram = datagram_of(ports.back(), requests[static_cast<std::size_t>(i) % 4]);
-    ASSERT_TRUE(lane.wait(datagram, datagram.request().data(), datagram.data + datagram.bytes));
+    ASSERT_TRUE(wait_for_lane(datagram));
   }
   lane.run();
   const std::string end = "END\r\n", frame("\0\7\0\0\0\1\0\0", 8), all = frame + expected + end;
@@ -256,7 +259,7 @@ TEST_F(LaneDatagrams, WhatEndsOneDoesNotSplitAMessage) {
 
 // Of one receipt they are executed in its order, wherever one is left to the general path or a run ends.
 TEST_F(LaneDatagrams, KeepTheOrderOfTheirReceipt) {
-  const std::string huge(300'000, 'h'), end = "END\r\n";
+  const std::string huge(300'000, 'h');
   for (const std::string_view first :
        {"get h\r\nflush_all\r\n", "get none\r\nflush_all\r\nget a\r\n", "flush_all\r\n"}) {
     store("a", "1");
@@ -266,7 +269,7 @@ TEST_F(LaneDatagrams, KeepTheOrderOfTheirReceipt) {
     datagrams_of(udp, requests);
     for (unsigned i = 0; i < requests.size(); ++i) {
       UdpDatagram& datagram = udp.second->datagram(i);
-      ASSERT_TRUE(lane.wait(datagram, datagram.request().data(), datagram.data + datagram.bytes));
+      ASSERT_TRUE(wait_for_lane(datagram));
     }
     lane.run();
     batches.run(false);
@@ -283,7 +286,7 @@ TEST_F(LaneDatagrams, IsNotTakenWithoutTheLane) {
   lane.begin_pass(true, false);
   const std::string_view request = "get a\r\n";
   UdpDatagram& datagram = datagram_of(udp, request);
-  EXPECT_FALSE(lane.wait(datagram, datagram.request().data(), datagram.data + datagram.bytes));
+  EXPECT_FALSE(wait_for_lane(datagram));
 }
 
 }  // namespace
