@@ -425,7 +425,8 @@ TD_NOINLINE inline bool put_rows(State& s, Filling& filling, LaneSegment& segmen
     const Query& query = s.rows->batch.query(place + i);
     filling.put_row(query);
     // The key as it is stored: in the line it may be encoded. What has no key changes nothing.
-    if (TD_UNLIKELY(s.source == Source::runs) && query.operation().has_key) s.runs->note_executed(query.key_view());
+    if (TD_UNLIKELY(s.source == Source::runs) && !segment.binary && query.operation().has_key)
+      s.runs->note_executed(query.key_view());
   }
   return rows != 0;
 }

@@ -185,15 +185,25 @@ bool execute_row(State& state, const Strip& strip, std::uint32_t i, Batch& batch
   return settled == task::Settled::done;
 }
 
+namespace {
+// Whether a device may have answered what follows in the segment, or located its keys.
+bool may_be_known(const State& state, const LaneSegment& segment) noexcept {
+  if (state.source == Source::text || segment.binary) return false;
+  if (state.source == Source::runs) return state.runs->next(segment.end) != segment.end;
+  const char* const line = state.located->next_line();
+  return line != nullptr && line < segment.end;
+}
+}  // namespace
+
 std::uint32_t take_rows(State& state, LaneSegment& segment, std::uint32_t place, std::uint32_t places) noexcept {
   // While devices alone have the index, nothing else searches for a row.
   if (TD_UNLIKELY(state.is_elsewhere || !has_rows(state))) return 0;
   Parser& parser = *segment.parser;
   Rows& rows = *state.rows;
-  // Between plain commands they come one by one: the next one may be plain, or a device may have answered it. All that
+  // They come one by one behind a plain command, as the next one may be plain, and where a device may know it. All that
   // follow in a datagram are rows.
   const bool follows_row = state.at == rows.last_end || state.line == within_row;
-  const bool many = segment.frame != nullptr || (state.source == Source::text && follows_row);
+  const bool many = segment.frame != nullptr || (follows_row && !may_be_known(state, segment));
   state.at += parser.drop(static_cast<std::uint64_t>(segment.end - state.at));
   rows.batch.confine(place, many ? place + places : place + 1);
   std::size_t consumed = 0;
