@@ -84,13 +84,13 @@ constexpr bool is_space(char c) noexcept { return c == ' ' || (c >= '\t' && c <=
 template <class T>
 inline constexpr std::ptrdiff_t plain_digits_max = std::numeric_limits<T>::digits10;
 
-// Magnitude and sign of [+-]digits behind white space and before white space or the end. False: no number, or beyond 64
-// bits.
+// Magnitude and sign of [+-]digits behind white space and before white space or the end; nul_ends: or a zero byte.
+// False: no number, or beyond 64 bits.
 struct Parsed {
   std::uint64_t magnitude = 0;
   bool negative = false;
 };
-inline bool parse(string_view text, Parsed& to) noexcept {
+inline bool parse(string_view text, Parsed& to, bool nul_ends = false) noexcept {
   const char* p = text.data();
   const char* const end = p + text.size();
   std::uint64_t value = 0;
@@ -112,7 +112,7 @@ inline bool parse(string_view text, Parsed& to) noexcept {
     if (digit > 9) break;
     if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, digit, &value)) return false;
   }
-  if (p == first || (p != end && !is_space(*p))) return false;
+  if (p == first || (p != end && !is_space(*p) && !(nul_ends && *p == '\0'))) return false;
   to.magnitude = value;
   return true;
 }

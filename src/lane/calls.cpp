@@ -43,11 +43,12 @@ std::size_t CallLane::run_in_epochs(std::size_t size, std::size_t first, ReplyVi
   lane::CallState& s = *state_;
   const Batch* const found = s.found;
   for (std::size_t done = 0; done != size;) {
-    take(done, std::min(size - done, epoch_requests_max));
+    const std::size_t count = std::min(size - done, epoch_requests_max);
+    take(done, count);
     s.found = found;
     s.found_at = static_cast<std::uint32_t>(done);
     if (TD_UNLIKELY(context_.remote != nullptr) && found == nullptr && context_.shared.placement.wants_search()) {
-      const std::size_t asked = ask(std::min(size - done, epoch_requests_max));
+      const std::size_t asked = ask(count);
       if (asked != 0) take(done, asked);
       s.found_at = 0;
     }

@@ -71,10 +71,9 @@ class LaneStage final : LaneMessages {
   RequestParser& parser_;
   Lane lane_;
   bool is_allowed_ = false, is_open_ = false, takes_datagrams_ = false;
-  bool has_run_ = false;  // for the segments that are answered
-  const LaneSegment* open_ =
-      nullptr;             // of which the last message of the output, which is not whole, is; nullptr: all are
-  std::size_t asked_ = 0;  // the segment of the last before_row()
+  bool has_run_ = false;               // for the segments that are answered
+  const LaneSegment* open_ = nullptr;  // whose message ends the output, not whole; nullptr: all are
+  std::size_t asked_ = 0;              // the segment of the last before_row()
 };
 
 }  // namespace tandem::net

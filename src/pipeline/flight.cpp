@@ -12,12 +12,6 @@ namespace {
 
 using Steady = std::chrono::steady_clock;
 
-// The items were not copied: the host reads them.
-Plan without_values(const Plan& plan) {
-  const Range range = plan.range_of(Task::search, Processor::device);
-  return range.is_whole() ? plan_search : plan_search.split(range.end);
-}
-
 }  // namespace
 
 Flight::Flight(EpochDomain& epochs, std::vector<std::unique_ptr<DevicePart>> parts, std::uint32_t capacity,
@@ -106,7 +100,7 @@ void Flight::land() {
   if (!is_found || asks_frames_) return batch_.leave_found();
   batch_.found = found;
   if (found.images == nullptr && batch_.plan.runs(Task::read_value, Processor::device))
-    batch_.plan = without_values(batch_.plan);
+    batch_.plan = search_of(batch_.plan);  // the items were not copied: the host reads them
 }
 
 void Flight::let_go() noexcept {

@@ -118,6 +118,11 @@ inline constexpr Plan plan_cpu{};
 inline constexpr Plan plan_search = Plan::of({{Task::receive, Task::memory, Processor::cpu},
                                               {Task::search, Task::search, Processor::device},
                                               {Task::insert, Task::send, Processor::cpu}});
+// Of a plan with a device's search, that alone is the device's, for the same part of a batch.
+constexpr Plan search_of(const Plan& plan) noexcept {
+  const Range range = plan.range_of(Task::search, Processor::device);
+  return range.is_whole() ? plan_search : plan_search.split(range.end);
+}
 // They also return the items that are read: KC and WR use the copies from device memory.
 inline constexpr Plan plan_search_read = Plan::of({{Task::receive, Task::memory, Processor::cpu},
                                                    {Task::search, Task::search, Processor::device},

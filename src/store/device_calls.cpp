@@ -35,9 +35,7 @@ struct Keys {
 // The plan by which devices only search, or the host does all.
 Plan plan_of_search(const Plan& plan) noexcept {
   if (!plan.uses(Processor::device)) return plan_cpu;
-  if (plan.runs(Task::insert, Processor::device)) return plan_index;
-  const Range range = plan.range_of(Task::search, Processor::device);
-  return range.is_whole() ? plan_search : plan_search.split(range.end);
+  return plan.runs(Task::insert, Processor::device) ? plan_index : search_of(plan);
 }
 
 }  // namespace

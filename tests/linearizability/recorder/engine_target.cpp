@@ -8,7 +8,6 @@
 #include <new>
 #include <optional>
 #include <random>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -16,8 +15,10 @@
 
 #include "device/cuda/cuda_device.hpp"
 #include "device/sim/sim_device.hpp"
+#include "lane/call_query.hpp"
 #include "pause.hpp"
 #include "pipeline/runner.hpp"
+#include "requests.hpp"
 #include "scan_read.hpp"
 #include "store/engine.hpp"
 #include "target.hpp"
@@ -31,63 +32,6 @@ using namespace std::chrono_literals;
 
 constexpr std::uint32_t batch_queries = burst_max + 1;
 constexpr std::uint32_t a_control = UINT32_MAX;  // not the number of an operation
-
-void fill(Query& q, const Operation& o, const Clock& clock) {
-  q = {};
-  q.key = o.key.data();
-  q.key_bytes = static_cast<std::uint8_t>(o.key.size());
-  const auto store = [&](StoreMode mode) {
-    q.opcode = Opcode::store;
-    q.mode = mode;
-    q.value = o.bytes.data();
-    q.value_bytes = static_cast<std::uint32_t>(o.bytes.size());
-    q.expiry_s = clock.expiry_s(o.ttl_s);
-    q.client_flags = o.flags;
-  };
-  switch (o.kind) {
-    case Kind::get:
-      q.opcode = Opcode::get;
-      return;
-    case Kind::set:
-      return store(StoreMode::set);
-    case Kind::add:
-      return store(StoreMode::add);
-    case Kind::replace:
-      return store(StoreMode::replace);
-    case Kind::append:
-      return store(StoreMode::append);
-    case Kind::prepend:
-      return store(StoreMode::prepend);
-    case Kind::cas:
-      store(StoreMode::set);
-      q.options = option::compare_cas;
-      q.cas = o.expected;
-      return;
-    case Kind::exchange:
-      store(StoreMode::set);
-      q.options = option::returns_old;
-      return;
-    case Kind::remove:
-    case Kind::take:
-      q.opcode = Opcode::remove;
-      q.options = o.kind == Kind::take ? option::returns_old : std::uint16_t{0};
-      return;
-    case Kind::increment:
-    case Kind::decrement:
-      q.opcode = Opcode::arithmetic;
-      q.options = o.kind == Kind::decrement ? option::decrement : std::uint16_t{0};
-      q.delta = o.delta;
-      return;
-    case Kind::touch:
-      q.opcode = Opcode::touch;
-      q.expiry_s = clock.expiry_s(o.ttl_s);
-      return;
-    case Kind::flush:
-    case Kind::scan:
-      break;
-  }
-  throw std::logic_error("no query");
-}
 
 Outcome outcome_of_status(Kind kind, Status status) {
   switch (status) {
@@ -263,9 +207,11 @@ class EngineClient final : public Client, private ResponseWriter {
   }
 
   void fill_next(Batch& batch, const Operation& o) {
-    fill(batch.next(), o, engine_.shared().clock);
-    // Every other one leaves the comparison of its key to us.
-    if (o.kind == Kind::get && caller_compares_ && ++gets_ % 2 == 0) batch.next().options |= option::caller_compares;
+    // Every other read leaves the comparison of its key to us.
+    const bool by_caller = o.kind == Kind::get && caller_compares_ && ++gets_ % 2 == 0;
+    Query& q = batch.next();
+    q = {};
+    lane::fill(q, request_of(o, by_caller ? KeyCheck::caller : KeyCheck::store), engine_.shared().clock);
     batch.commit();
   }
 

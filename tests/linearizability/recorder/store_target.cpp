@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "pause.hpp"
+#include "requests.hpp"
 #include "scan_read.hpp"
 #include "tandem/store.hpp"
 #include "target.hpp"
@@ -10,41 +11,6 @@
 
 namespace tandem::record {
 namespace {
-
-Action action_of(Kind kind) {
-  switch (kind) {
-    case Kind::get:
-      return Action::get;
-    case Kind::set:
-      return Action::set;
-    case Kind::add:
-      return Action::add;
-    case Kind::replace:
-      return Action::replace;
-    case Kind::cas:
-      return Action::compare_and_set;
-    case Kind::exchange:
-      return Action::exchange;
-    case Kind::remove:
-      return Action::remove;
-    case Kind::take:
-      return Action::take;
-    case Kind::increment:
-      return Action::increment;
-    case Kind::decrement:
-      return Action::decrement;
-    case Kind::append:
-      return Action::append;
-    case Kind::prepend:
-      return Action::prepend;
-    case Kind::touch:
-      return Action::touch;
-    case Kind::flush:
-    case Kind::scan:
-      break;
-  }
-  throw std::logic_error("no action of a session");
-}
 
 Outcome outcome_of(Kind kind, Code code) {
   switch (code) {
@@ -102,14 +68,7 @@ class StoreClient final : public Client {
     for (const Operation& o : burst) {
       if (o.kind == Kind::flush) continue;
       const bool by_caller = o.kind == Kind::get && ++gets_ % 2 == 0;
-      requests.push_back({.action = action_of(o.kind),
-                          .key = o.key,
-                          .value = o.bytes,
-                          .ttl_s = o.ttl_s,
-                          .flags = o.flags,
-                          .key_check = by_caller ? KeyCheck::caller : KeyCheck::store,
-                          .cas = o.expected,
-                          .delta = o.delta});
+      requests.push_back(request_of(o, by_caller ? KeyCheck::caller : KeyCheck::store));
     }
     const std::int64_t called = now_ns();
     if (requests.empty()) {
