@@ -109,7 +109,7 @@ class Step:
     deep: bool = False
     beside: bool = False  # goes on beside those that follow: tests wait, and links use one processor
     needs: str = ""  # the step that must have passed
-    after: str = ""  # the step beside the others that must have ended
+    after: str = ""  # the step beside the others that must have ended, as both build in one folder
     inputs: tuple[str, ...] = ()  # files (git's pathspecs) that decide whether it passes; none: it always runs
     marks: dict[str, str] = field(default_factory=dict)  # of parts, for when it has passed
     same: str = ""  # parts that are not run, as they have passed with the same inputs
@@ -320,10 +320,15 @@ def all_steps(lint: str, deep: bool) -> list[Step]:
             script = sanitizer(kind, options, after)
             inputs = (*CODE, "tests/debug", "tests/linearizability", "docs/options.md", "deploy/tandem.toml", *HARNESS)
             results = f"build/{kind}/test/*.xml"
-            steps.append(Step(kind, script, deep=True, after="objects", inputs=inputs, results=results))
+            # Side by side: each ends in programs that have one thread.
+            beside_others = kind == "address"
+            steps.append(
+                Step(kind, script, deep=True, beside=beside_others, after="objects", inputs=inputs, results=results)
+            )
     if exists("src/*/*_fuzz.cpp", "bench/*/*_fuzz.cpp"):
         inputs = (*CODE, "scripts/fuzz")
-        steps.append(Step("fuzz", f"scripts/fuzz {FUZZ_SECONDS}", deep=True, inputs=inputs, count=count_lines))
+        fuzz = f"scripts/fuzz {FUZZ_SECONDS}"
+        steps.append(Step("fuzz", fuzz, deep=True, after="address", inputs=inputs, count=count_lines))
     return steps
 
 
@@ -370,6 +375,12 @@ def run(step: Step) -> tuple[int, int]:
     return passed, failed
 
 
+def run_after(before: Future[tuple[int, int]] | None, step: Step) -> tuple[int, int]:
+    if before:
+        before.result()
+    return run(step)
+
+
 def excerpt(text: str) -> str:
     """What a reader needs of a failed step's output: the lines around the first complaints, and its end."""
     lines = text.splitlines()
@@ -412,12 +423,11 @@ def main() -> int:
                 print(f"skip {step.name:8} {step.needs} failed")
                 bad.add(step.name)
                 continue
+            before = beside.get(step.after)
             if step.beside:
-                beside[step.name] = pool.submit(run, step)
+                beside[step.name] = pool.submit(run_after, before, step)
                 continue
-            if step.after in beside:
-                beside[step.after].result()
-            good, wrong = run(step)
+            good, wrong = run_after(before, step)
             passed, failed = passed + good, failed + wrong
             if wrong:
                 bad.add(step.name)

@@ -9,6 +9,7 @@ import shlex
 import stat
 import subprocess
 import sys
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -353,6 +354,25 @@ def test_a_fault_of_a_page_is_found(text: str, rule: str, tmp_path: Path) -> Non
 def test_a_page_of_too_many_words_is_found(pages: list[str], said: str, tmp_path: Path) -> None:
     short = dict.fromkeys(("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"), "# A\n")
     assert said in planted(tmp_path, gates.WORDS, **{**short, **dict.fromkeys(pages, "# a | b\n" + 1308 * "a ")})
+
+
+def test_a_step_waits_for_the_one_that_builds_in_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[str] = []
+    monkeypatch.setattr(gates, "run", lambda step: (ended.append(step.name), (1, 0))[1])
+    before: Future[tuple[int, int]] = Future()
+    with ThreadPoolExecutor() as pool:
+        after = pool.submit(gates.run_after, before, gates.Step("after", ""))
+        assert gates.run_after(None, gates.Step("alone", "")) == (1, 0)
+        ended.append("before")
+        before.set_result((1, 0))
+        assert after.result() == (1, 0)
+    assert ended == ["alone", "before", "after"]
+
+
+def test_steps_that_build_in_one_folder_come_one_after_the_other() -> None:
+    steps = {step.name: step for step in gates.all_steps("", deep=True)}
+    assert (steps["address"].after, steps["address"].beside) == ("objects", True)
+    assert (steps["thread"].after, steps["fuzz"].after) == ("objects", "address")
 
 
 SIXTY = "void f(int a) {\n" + "  x();\n" * 58 + "}\n"
