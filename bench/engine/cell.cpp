@@ -10,17 +10,11 @@
 #include "base/ticks.hpp"
 #include "bench/common/statistics.hpp"
 #include "bench/engine/misses.hpp"
+#include "bench/engine/run_json.hpp"
 #include "bench/engine/subject.hpp"
 
 namespace tandem::bench {
 namespace {
-
-std::string workload_names(const EngineSettings& settings) {
-  std::string name = fmt::format("{}", fmt::join(settings.workloads, "/"));
-  if (settings.theta) name += fmt::format(" theta {:g}", *settings.theta);
-  if (settings.alternates) name += fmt::format(" every {:g} ms", settings.alternate_every_s * 1e3);
-  return name;
-}
 
 std::string cell_of(const EngineSettings& settings) {
   std::string cell =
@@ -29,87 +23,6 @@ std::string cell_of(const EngineSettings& settings) {
   if (settings.miss_share != 0) cell += fmt::format(" m{:g}", settings.miss_share);
   if (const double rate = settings.rates.front(); rate != 0) cell += fmt::format(" r{:g}", rate);
   return settings.cycles_us.front() == 0 ? cell : fmt::format("{} c{}", cell, settings.cycles_us.front());
-}
-
-std::string sizes_text(const workload::Sizes& sizes) { return workload::to_string(sizes); }
-
-Json settings_json(const EngineSettings& settings, const std::vector<workload::Spec>& specs, bool on_wire,
-                   bool getk = false) {
-  const workload::Spec& spec = specs.front();
-  Json json{{"workload", workload_names(settings)}};
-  if (on_wire) json["protocol"] = std::string(to_string(settings.protocol));
-  if (on_wire) json["sink"] = std::string(to_string(settings.sink));
-  if (getk) json["getk"] = true;
-  json["threads"] = settings.threads.front();
-  json["batch"] = settings.batches.front();
-  if (settings.index != EngineSettings{}.index) json["index"] = settings.index;
-  if (on_wire) json["plan"] = settings.plan;
-  if (on_wire && settings.simulate) json["simulated"] = true;
-  if (on_wire && settings.devices != 1) json["devices"] = settings.devices;
-  if (on_wire && settings.steal) json["steal"] = true;
-  if (on_wire && settings.rest) json["rest"] = true;
-  if (on_wire && settings.cycles_us.front() != 0) json["cycle_us"] = settings.cycles_us.front();
-  if (on_wire && settings.rates.front() != 0) json["rate"] = settings.rates.front();
-  if (on_wire && settings.miss_share != 0) json["miss_share"] = settings.miss_share;
-  json["keys"] = spec.keys;
-  json["key_bytes"] = sizes_text(spec.key_bytes);
-  json["value_bytes"] = sizes_text(spec.value_bytes);
-  if (!settings.alternates) {
-    json["get_share"] = spec.mix[workload::OpKind::get] + spec.mix[workload::OpKind::read_modify_write] / 2;
-    json["popularity"] = std::string(to_string(spec.popularity));
-    if (spec.popularity == workload::Popularity::zipf || spec.popularity == workload::Popularity::latest)
-      json["theta"] = spec.theta;
-  } else {
-    json["alternate_every_us"] = settings.alternate_every_s * 1e6;
-  }
-  if (!settings.memory_file.empty()) json["memory_file"] = true;
-  return json;
-}
-
-Json errors_json(const ReplyErrors& errors) {
-  return {{"wrong_values", errors.wrong_values},
-          {"wrong_replies", errors.wrong_replies},
-          {"unexpected_misses", errors.unexpected_misses},
-          {"timeouts", 0},
-          {"connection", 0},
-          {"first", errors.first}};
-}
-
-Json latency_json(const HistogramTotals& ticks) {
-  const double us = ns_per_tick() / 1e3;
-  Json json{{"count", ticks.count()},
-            {"mean", static_cast<double>(ticks.sum()) * us / static_cast<double>(ticks.count())}};
-  for (const auto& [name, share] :
-       {std::pair{"p50", 0.5}, std::pair{"p90", 0.9}, std::pair{"p95", 0.95}, std::pair{"p99", 0.99}})
-    json[name] = ticks.quantile(share) * us;
-  json["max"] = static_cast<double>(ticks.max()) * us;
-  return json;
-}
-
-// Cost per query of each task, and its share of their sum; nothing when a turn was so short that a task was never
-// timed.
-Json tasks_json(const Measured& m, const MissCounts& misses) {
-  std::array<double, task_count> ns{};
-  double sum = 0;
-  for (std::size_t t = 0; t < task_count; ++t) {
-    const auto task = static_cast<Task>(t);
-    if (m.tasks[t].queries == 0 && (task == Task::insert || task == Task::remove)) continue;  // no query used it
-    if (m.tasks[t].queries == 0) return Json::array();
-    ns[t] = static_cast<double>(m.tasks[t].cycles) * ns_per_tick() / static_cast<double>(m.tasks[t].queries);
-    sum += ns[t];
-  }
-  Json tasks = Json::array();
-  for (std::size_t t = 0; t < task_count; ++t) {
-    Json task{{"task", std::string(task_names[t])},
-              {"processor",
-               processor_names[index_of(m.ran.share(static_cast<Task>(t), Processor::device) > 0.5 ? Processor::device
-                                                                                                   : Processor::cpu)]},
-              {"ns_per_query", ns[t]},
-              {"share", sum > 0 ? ns[t] / sum : 0}};
-    if (const auto per_query = misses.of(static_cast<Task>(t))) task["cache_misses_per_query"] = *per_query;
-    tasks.push_back(std::move(task));
-  }
-  return tasks;
 }
 
 Json timeline_json(const Measured& m) {
@@ -135,31 +48,6 @@ Json latency_timeline_json(const Measured& m, double every_s) {
     timeline.push_back(std::move(one));
   }
   return timeline;
-}
-
-CellTapes make_tapes(const EngineSettings& settings, const std::vector<workload::Spec>& specs, const LoadedStore& store,
-                     bool getk) {
-  const unsigned threads = settings.threads.front();
-  CellTapes tapes;
-  tapes.of_thread.resize(threads);
-  tapes.batch_queries = settings.batches.front();
-  tapes.getk = getk;
-  tapes.may_evict = store.may_evict();
-  tapes.evicted_share = store.evicted_share();
-  tapes.has_fixed_sizes = store.has_fixed_sizes();
-  tapes.alternate_every_s = settings.alternates ? settings.alternate_every_s : 0;
-  Tape::Limits limits = settings.tape;
-  if (settings.ops != 0) limits.ops = std::min(limits.ops, settings.ops);
-  limits.bytes /= specs.size();
-  limits.connection_queries = settings.in_flight;
-  limits.miss_share = settings.miss_share;
-  on_each_thread(threads, [&](unsigned t) {
-    for (const workload::Spec& spec : specs) {
-      tapes.of_thread[t].push_back(std::make_unique<Tape>(spec, store.keys_of(spec).space, settings.protocol, t,
-                                                          threads, tapes.batch_queries, limits, getk));
-    }
-  });
-  return tapes;
 }
 
 std::vector<std::unique_ptr<Subject>> make_subjects(const EngineSettings& settings,
@@ -188,11 +76,6 @@ std::vector<std::unique_ptr<Subject>> make_subjects(const EngineSettings& settin
   if (has_ceiling && wants("copy"))
     subjects.push_back(std::make_unique<CeilingSubject>(store.ceiling(), true, space, tapes));
   return subjects;
-}
-
-Json spread_json(const std::vector<double>& values) {
-  const Spread s = spread_of(values);
-  return {{"median", s.median}, {"low", s.low}, {"high", s.high}};
 }
 
 // The measurements of one cell's rounds, by subject.
@@ -257,6 +140,32 @@ Json latency_spreads(const Json& document, const std::vector<std::size_t>& runs)
 }
 
 }  // namespace
+
+CellTapes make_tapes(const EngineSettings& settings, const std::vector<workload::Spec>& specs, const LoadedStore& store,
+                     bool getk) {
+  const unsigned threads = settings.threads.front();
+  CellTapes tapes;
+  tapes.of_thread.resize(threads);
+  tapes.batch_queries = std::ranges::max(settings.batches);
+  tapes.getk = getk;
+  tapes.may_evict = store.may_evict();
+  tapes.evicted_share = store.evicted_share();
+  tapes.has_fixed_sizes = store.has_fixed_sizes();
+  tapes.alternate_every_s = settings.alternates ? settings.alternate_every_s : 0;
+  Tape::Limits limits = settings.tape;
+  if (settings.ops != 0) limits.ops = std::min(limits.ops, settings.ops);
+  limits.bytes /= specs.size();
+  limits.connection_queries = settings.in_flight;
+  limits.miss_share = settings.miss_share;
+  on_each_thread(threads, [&](unsigned t) {
+    for (const workload::Spec& spec : specs) {
+      for (const std::uint32_t batch : settings.batches)
+        tapes.of_thread[t].push_back(std::make_unique<Tape>(spec, store.keys_of(spec).space, settings.protocol, t,
+                                                            threads, batch, limits, getk));
+    }
+  });
+  return tapes;
+}
 
 Json load_run(const EngineSettings& settings, const workload::Spec& spec, const LoadedStore::Load& load,
               unsigned threads) {
@@ -334,45 +243,15 @@ Json run_cell(const EngineSettings& settings, const std::vector<workload::Spec>&
       const bool getk = name == subject_wire_getk || name == subject_embedded_getk;
       const bool answers = on_wire || name == subject_embedded || getk;
       if (last) m.errors.add(subject->verify());
-      Json result{{"seconds", m.turn.seconds},
-                  {"ops", m.turn.ops},
-                  {"ops_per_s", m.turn.ops_per_s},
-                  {"cpu_share", m.turn.cpu_share}};
+      Json result = turn_json(m.turn);
       if (answers) {
-        result["gets"] = m.gets;
-        result["hits"] = m.hits;
-        result["misses"] = m.gets >= m.hits ? m.gets - m.hits : 0;
-        result["sets"] = m.sets;
-        if (on_wire) {
-          result["bytes_sent"] = m.request_bytes;
-          result["bytes_received"] = m.reply_bytes;
-          result["batches"] = m.batches;
-          if (m.batches != 0)
-            result["batch_us"] = m.turn.seconds * 1e6 * tapes.threads() / static_cast<double>(m.batches);
-          if (m.latency.count() != 0) result["latency_us"] = latency_json(m.latency);
-        }
+        add_counts(m, result);
+        if (on_wire) add_wire(m, tapes.threads(), name == subject_wire ? misses : MissCounts{}, result);
         result["errors"] = errors_json(m.errors);
         if (round == 0 || last) result["verified"] = verified * (round == 0 && last ? 2 : 1);
         if (getk && (round == 0 || last)) {
           result["other_keys"] = m.errors.other_keys;
           other_keys += m.errors.other_keys;
-        }
-        if (on_wire) {
-          if (Json tasks = tasks_json(m, name == subject_wire ? misses : MissCounts{}); !tasks.empty())
-            result["tasks"] = std::move(tasks);
-        }
-        if (on_wire && m.device) {
-          result["device"] = {{"searched", m.device->searched},
-                              {"launches", m.device->launches},
-                              {"batches", m.device->batches},
-                              {"refused_batches", m.device->refused_batches},
-                              {"us", static_cast<double>(m.device->device_ns) / 1e3},
-                              {"answered", m.device->answered},
-                              {"left",
-                               {{"item", m.device->left_item},
-                                {"length", m.device->left_length},
-                                {"room", m.device->left_room},
-                                {"other", m.device->left_other}}}};
         }
         if (name == subject_wire && !misses.groups.empty()) result["cache_misses"] = misses.groups;
         if (on_wire && !m.latency_timeline.empty())

@@ -4,8 +4,13 @@
 
 #include "bench/engine/engine.hpp"
 #include "bench/engine/store.hpp"
+#include "bench/engine/subject.hpp"
 
 namespace tandem::bench {
+
+// The operations of its threads; a tape for each workload and batch size. `settings` are for one number of threads.
+CellTapes make_tapes(const EngineSettings& settings, const std::vector<workload::Spec>& specs, const LoadedStore& store,
+                     bool getk);
 
 // The run of loading keys.
 Json load_run(const EngineSettings& settings, const workload::Spec& spec, const LoadedStore::Load& load,

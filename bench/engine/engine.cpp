@@ -10,6 +10,7 @@
 
 #include "bench/engine/cell.hpp"
 #include "bench/engine/dispatch.hpp"
+#include "bench/engine/plans.hpp"
 #include "bench/engine/store.hpp"
 #include "bench/workload/spec.hpp"
 #include "net/limits.hpp"
@@ -28,6 +29,11 @@ bool wants(const EngineSettings& settings, std::string_view subject) {
 }
 
 std::vector<unsigned> threads_of(const EngineSettings& settings) {
+  if (!settings.plans.empty()) {
+    std::vector<unsigned> threads;
+    for (const PlanChoice& choice : settings.plans) threads.push_back(choice.threads);
+    return threads;
+  }
   if (!settings.threads.empty()) return settings.threads;
   return {static_cast<unsigned>(std::min<std::size_t>(allowed_processors().size(), threads_limit))};
 }
@@ -51,6 +57,12 @@ std::vector<workload::Spec> specs_of(const EngineSettings& settings) {
     specs.push_back(spec);
   }
   return specs;
+}
+
+std::string plans_text(const std::vector<PlanChoice>& plans) {
+  std::string text;
+  for (const PlanChoice& choice : plans) text.append(text.empty() ? "" : ",").append(choice.text());
+  return text.find(' ') == std::string::npos ? text : fmt::format("'{}'", text);
 }
 
 void check_operations(const workload::Spec& spec) {
@@ -111,7 +123,7 @@ struct Cells {
     if (store != nullptr && store->holds(specs)) return;
     store.reset();  // frees its memory before the next one is made
     if (hooks.progress) hooks.progress(fmt::format("{}: storing {} keys", specs.front().name, specs.front().keys));
-    store = std::make_unique<LoadedStore>(specs, settings, loaders);
+    store = std::make_unique<LoadedStore>(specs, settings, engine_plan(settings.plan, settings.simulate), loaders);
     for (const LoadedStore::Load& l : store->loads()) {
       EngineSettings one = settings;
       one.workloads = {specs.front().name};
@@ -148,10 +160,15 @@ const std::vector<std::string>& engine_indexes() {
 
 void validate(const EngineSettings& settings) {
   if (settings.workloads.empty()) refuse("no workload was named");
+  if (!settings.plans.empty()) {
+    validate_plans(settings);
+    for (const PlanChoice& choice : settings.plans) validate(settings_of(settings, choice));
+    return;
+  }
   const bool has_device = engine_plan(settings.plan).uses_devices();
   if (settings.devices == 0 || settings.devices > shards_max || !std::has_single_bit(settings.devices))
     refuse(fmt::format("{} devices: 1, 2, 4 or 8 share the index", settings.devices));
-  if ((settings.devices != 1 || settings.steal || settings.rest || settings.simulate) && !has_device)
+  if ((settings.devices != 1 || settings.steal || settings.simulate) && !has_device)
     refuse(fmt::format("plan {} has no devices", settings.plan));
   if (std::ranges::find(engine_indexes(), settings.index) == engine_indexes().end())
     refuse(fmt::format("unknown index \"{}\"; there are: {}", settings.index, fmt::join(engine_indexes(), ", ")));
@@ -235,8 +252,10 @@ std::string command_line(const EngineSettings& settings) {
   } else {
     add("items", fmt::format("{}B", settings.item_bytes));
   }
-  add("threads", fmt::format("{}", fmt::join(threads_of(settings), ",")));
-  if (settings.batches_per_us.empty()) {
+  if (settings.plans.empty()) add("threads", fmt::format("{}", fmt::join(threads_of(settings), ",")));
+  if (!settings.plans.empty()) {
+    add("plans", plans_text(settings.plans));
+  } else if (settings.batches_per_us.empty()) {
     add("batch", fmt::format("{}", fmt::join(settings.batches, ",")));
   } else {
     add("batch-per-us", fmt::format("{}", fmt::join(settings.batches_per_us, ",")));
@@ -246,11 +265,11 @@ std::string command_line(const EngineSettings& settings) {
   add("sink", std::string(to_string(settings.sink)));
   if (settings.getk) line.append(" --getk");
   if (settings.index != EngineSettings{}.index) add("index", settings.index);
-  add("plan", settings.plan.find(' ') == std::string::npos ? settings.plan : fmt::format("'{}'", settings.plan));
+  if (settings.plans.empty())
+    add("plan", settings.plan.find(' ') == std::string::npos ? settings.plan : fmt::format("'{}'", settings.plan));
   if (settings.simulate) line.append(" --simulate");
   if (settings.devices != 1) add("devices", std::to_string(settings.devices));
   if (settings.steal) line.append(" --steal");
-  if (settings.rest) line.append(" --rest");
   if (settings.cycles_us != EngineSettings{}.cycles_us)
     add("cycle", fmt::format("{}", fmt::join(settings.cycles_us, ",")));
   if (settings.miss_share != 0) add("misses", fmt::format("{:g}", settings.miss_share));
@@ -275,8 +294,16 @@ Json run_engine(const EngineSettings& settings, Json& document, const EngineHook
   if (const std::size_t processors = allowed_processors().size(); std::ranges::max(threads) > processors)
     document["notes"].push_back(
         fmt::format("{} threads on {} processors: they share them", std::ranges::max(threads), processors));
-  Cells cells{settings, document, hooks, nullptr, std::ranges::max(threads)};
   Json summary = Json::array();
+  if (!settings.plans.empty()) {
+    PlanStores stores(settings, std::ranges::max(threads), document, hooks);
+    for (const workload::Spec& spec : specs) {
+      summary.push_back(stores.run(spec));
+      if (hooks.cell) hooks.cell(summary.back());
+    }
+    return summary;
+  }
+  Cells cells{settings, document, hooks, nullptr, std::ranges::max(threads)};
   const std::size_t step = settings.alternates ? specs.size() : 1;
   for (std::size_t first = 0; first < specs.size(); first += step) {
     const std::vector<workload::Spec> together(specs.begin() + static_cast<std::ptrdiff_t>(first),

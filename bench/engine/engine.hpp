@@ -13,6 +13,7 @@
 
 #include "bench/common/document.hpp"
 #include "bench/engine/format.hpp"
+#include "bench/engine/plan.hpp"
 #include "bench/engine/sink.hpp"
 #include "bench/engine/tape.hpp"
 #include "store/engine.hpp"
@@ -35,10 +36,10 @@ struct EngineSettings {
   bool getk = false;                      // also run everything with client-compared keys in GETs; meta only
   std::string index = "cuckoo";           // a name of engine_indexes()
   std::string plan = "cpu";               // a name of all_engine_plans(), or a plan's text
+  std::vector<PlanChoice> plans;          // instead of it, the threads and the batches: they take turns
   bool simulate = false;                  // simulate the plan's devices in software
   unsigned devices = 1;                   // of the plan, each with a shard of the index
   bool steal = false;                     // SchedulerOptions::steal
-  bool rest = false;                      // EngineOptions::replicas_rest
   std::vector<unsigned> cycles_us = {0};  // minimum between two launches of the plan's device
   // Operations a second of all threads together, in an open loop: each batch has a time at which it is received, where
   // its latency begins. 0: a closed loop. Several make a cell each.
@@ -82,6 +83,11 @@ Json run_engine(const EngineSettings& settings, Json& document, const EngineHook
 
 // The errors in the document's runs, in words; empty: none.
 std::string errors_of(const Json& document);
+
+// Of cells with several plans: a table with a row for each of them, and their geometric means over the cells.
+std::string plans_heading();
+std::string plans_rows(const Json& cell);
+std::string plans_means(const Json& cells);
 
 // A table with a row for each cell of the summary, and the gain by threads, if measured.
 std::string engine_heading();

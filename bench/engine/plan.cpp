@@ -1,6 +1,10 @@
 #include "bench/engine/plan.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <array>
+#include <charconv>
 #include <stdexcept>
 
 #include "device/cuda/cuda_device.hpp"
@@ -18,10 +22,18 @@ EnginePlan plan_of_text(std::string_view text, bool simulated) {
   std::string reasons;
   for (const tandem::Placement placement : placements) {
     const std::string why = why_not(placement, plan);
-    if (why.empty()) return {plan.text(), "as given", plan, placement, simulated, false};
+    if (why.empty()) return {plan.text(), "as given", plan, placement, simulated, false, false};
     reasons += "\n  " + std::string(placement_names[static_cast<std::size_t>(placement)]) + ": " + why;
   }
   throw std::invalid_argument("plan " + plan.text() + " is feasible with no placement:" + reasons);
+}
+
+// Nothing: it is no number from 1 on.
+std::uint32_t parse_count(std::string_view text) noexcept {
+  std::uint32_t number = 0;
+  const char *const begin = text.data(), *const end = begin + text.size();
+  const auto [stop, error] = std::from_chars(begin, end, number);
+  return error == std::errc{} && stop == end ? number : 0;
 }
 
 }  // namespace
@@ -85,6 +97,39 @@ EnginePlan engine_plan(std::string_view name_or_text, bool simulated) {
   }
   throw std::invalid_argument("unknown plan \"" + std::string(name_or_text) + "\"; there are: " + names +
                               "; or a plan's text, such as " + plan_search.text());
+}
+
+std::string PlanChoice::text() const {
+  return batch != 0 ? fmt::format("{}:{}x{}", plan, threads, batch) : fmt::format("{}:{}", plan, threads);
+}
+
+// A plan's own text may have colons, so the last one counts.
+PlanChoice parse_plan_choice(std::string_view text) {
+  const std::size_t colon = text.rfind(':');
+  PlanChoice choice{std::string(text.substr(0, colon))};
+  if (colon != std::string_view::npos) {
+    const std::string_view numbers = text.substr(colon + 1);
+    const std::size_t times = numbers.find('x');
+    choice.threads = parse_count(numbers.substr(0, times));
+    if (times != std::string_view::npos) choice.batch = parse_count(numbers.substr(times + 1));
+    const bool has_batch = times == std::string_view::npos ? choice.is_automatic() : choice.batch != 0;
+    if (!choice.plan.empty() && choice.threads != 0 && has_batch) return choice;
+  }
+  throw std::invalid_argument(fmt::format(
+      "expected PLAN:THREADSxBATCH such as frames:15x16384, or {0}:THREADS, got \"{1}\"", PlanChoice::automatic, text));
+}
+
+EnginePlan automatic_plan(std::span<const PlanChoice> beside, bool simulated) {
+  EnginePlan plan{std::string(PlanChoice::automatic), "as preset auto chooses for each batch", plan_cpu,
+                  tandem::Placement::mirrored, simulated};
+  plan.is_chosen = true;
+  for (const PlanChoice& choice : beside) {
+    if (choice.is_automatic()) continue;
+    const EnginePlan other = engine_plan(choice.plan, simulated);
+    plan.is_simulated |= other.is_simulated;
+    if (other.placement == tandem::Placement::mirrored_values) plan.placement = other.placement;
+  }
+  return plan;
 }
 
 }  // namespace tandem::bench

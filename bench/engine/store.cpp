@@ -29,6 +29,13 @@ std::uint32_t slot_bytes_max(const workload::Spec& spec) {
   return slot_bytes(spec.key_bytes.most(), spec.value_bytes.most());
 }
 
+// A thread of each of its plans has a context, and beside a device three flights, each with a place among the epochs.
+std::uint32_t contexts_max(const EngineSettings& settings) {
+  std::uint32_t count = EngineOptions{}.contexts_max;
+  for (const PlanChoice& choice : settings.plans) count += choice.threads * (1 + Runner::flights_default);
+  return count;
+}
+
 bool same(const workload::Sizes& a, const workload::Sizes& b) {
   return a.model == b.model && a.low == b.low && a.high == b.high;
 }
@@ -43,9 +50,9 @@ bool Keys::same_as(const workload::Spec& other) const {
   return spec.keys == other.keys && same(spec.key_bytes, other.key_bytes) && same(spec.value_bytes, other.value_bytes);
 }
 
-LoadedStore::LoadedStore(const std::vector<workload::Spec>& specs, const EngineSettings& settings, unsigned threads)
+LoadedStore::LoadedStore(const std::vector<workload::Spec>& specs, const EngineSettings& settings,
+                         const EnginePlan& plan, unsigned threads)
     : index_(settings.index) {
-  const EnginePlan plan = engine_plan(settings.plan, settings.simulate);
   std::uint64_t item_bytes = 0, items = 0;
   ReplicaImagesOptions copies;  // of items of these sizes, if a device can have them
   for (const workload::Spec& spec : specs) {
@@ -73,13 +80,14 @@ LoadedStore::LoadedStore(const std::vector<workload::Spec>& specs, const EngineS
   engine_ = std::make_unique<Engine>(
       EngineOptions{.memory_bytes = memory_bytes_,
                     .item_bytes_expected = item_bytes_expected_,
+                    .contexts_max = contexts_max(settings),
                     .memory_file = settings.memory_file,
                     .index_kind = index_ == "ordered" ? "cuckoo" : std::string_view(index_),
                     .ordered = index_ == "ordered",
                     .devices = plan.devices(settings.devices),
                     .index_on_device = plan.placement == tandem::Placement::on_device,
                     .scheduler = {.processor = allowed_processors().back(), .steal = settings.steal},
-                    .replicas_rest = settings.rest,
+                    .replicas_rest = plan.is_chosen,
                     .device_values = copies});
   for (std::size_t i = 0; i < keys_.size(); ++i)
     loads_.push_back(load(i, engine_plan("cpu"), settings.protocol, threads));
@@ -101,10 +109,12 @@ void LoadedStore::wait_until_settled() {
   constexpr int seconds = 120;
   const int quiet_ms = has_devices ? 200 : 20;
   const Shared& shared = engine_->shared();
+  const auto rests = [](const DeviceStats& device) { return device.replica.absence == ReplicaAbsence::rests; };
   for (int ms = 0, quiet = 0; ms < seconds * 1000 && quiet < quiet_ms; ++ms) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     const bool wants_growth = shared.index.wants_growth() && !shared.growth_refused.load(std::memory_order_relaxed);
-    const bool serves = !has_devices || engine_->schedulers()->serves();
+    const bool serves =
+        !has_devices || engine_->schedulers()->serves() || std::ranges::any_of(engine_->device_stats(), rests);
     quiet = serves && !wants_growth && !shared.index.growing() ? quiet + 1 : 0;
   }
   if (shared.index.growing()) throw std::runtime_error("the index is still growing after two minutes");
@@ -112,7 +122,7 @@ void LoadedStore::wait_until_settled() {
   for (const DeviceStats& device : engine_->device_stats()) {
     const ReplicaStats& stats = device.replica;
     if (stats.images_given_up) throw std::runtime_error("the device has no memory for the items");
-    if (!device.serves) {
+    if (!device.serves && !rests(device)) {
       throw std::runtime_error(
           fmt::format("the device's replica is {} ({})", name_of(stats.state), name_of(stats.absence)));
     }

@@ -38,17 +38,18 @@ class LoadedStore {
     std::uint64_t request_bytes = 0;
   };
 
-  // Stores the values of all keys by SETs in wire format, on `threads` threads. Throws std::runtime_error when they do
-  // not fit.
-  LoadedStore(const std::vector<workload::Spec>& specs, const EngineSettings& settings, unsigned threads);
+  // Stores the values of all keys by SETs in wire format, on `threads` threads, for runs of this plan. Throws
+  // std::runtime_error when they do not fit.
+  LoadedStore(const std::vector<workload::Spec>& specs, const EngineSettings& settings, const EnginePlan& plan,
+              unsigned threads);
 
   Engine& engine() noexcept { return *engine_; }
   const std::vector<std::unique_ptr<Keys>>& keys() const noexcept { return keys_; }
   const Keys& keys_of(const workload::Spec& spec) const;
   const std::vector<Load>& loads() const noexcept { return loads_; }
   bool holds(const std::vector<workload::Spec>& specs) const;
-  // Waits until the index has stopped growing and the device has all that was stored. Throws std::runtime_error on
-  // failure.
+  // Waits until the index has stopped growing and the device has all that was stored, unless its replica rests. Throws
+  // std::runtime_error on failure.
   void wait_until_settled();
   std::uint64_t memory_bytes() const noexcept { return memory_bytes_; }
 

@@ -132,6 +132,12 @@ WireSubject::WireSubject(Engine& engine, const EnginePlan& plan, const CellTapes
 
 WireSubject::~WireSubject() = default;
 
+std::size_t WireSubject::lane_for(Thread& thread, std::uint64_t start_ticks) const {
+  if (TD_LIKELY(thread.lanes.size() == 1)) return 0;
+  if (every_ticks_ != 0) return (cycles_now() - start_ticks) / every_ticks_ % thread.lanes.size();
+  return thread.driver->choose(tapes_.batch_queries) ? 1 : 0;
+}
+
 // Submits batches until some are answered; returns the number of their operations.
 std::uint64_t WireSubject::step(Thread& thread, std::uint64_t start_ticks) {
   const bool alternates = TD_UNLIKELY(every_ticks_ != 0);
@@ -142,8 +148,7 @@ std::uint64_t WireSubject::step(Thread& thread, std::uint64_t start_ticks) {
       received_ticks = static_cast<std::uint64_t>(thread.due_ticks);
       thread.due_ticks += thread.period_ticks;
     }
-    Thread::Lane& lane =
-        alternates ? thread.lanes[(cycles_now() - start_ticks) / every_ticks_ % thread.lanes.size()] : thread.lanes[0];
+    Thread::Lane& lane = thread.lanes[lane_for(thread, start_ticks)];
     Tape::Slice batch = lane.tape.batch(lane.next);
     if (TD_UNLIKELY(batch.ops.size() > thread.left)) batch = lane.tape.prefix(lane.next, thread.left);
     const bool is_over = TD_UNLIKELY(batch.ops.empty());
@@ -198,7 +203,7 @@ void WireSubject::begin_turn(Thread& thread, const TurnLength& length, std::uint
   thread.driver->set_timeline(thread.latencies ? &*thread.latencies : nullptr);
   for (Thread::Lane& lane : thread.lanes) {
     if (length.ops != 0) lane.next = 0;  // the same count means the same operations
-    lane.first_op = lane.next * tapes_.batch_queries;
+    lane.first_op = lane.tape.first_op(lane.next);
     lane.done = lane.batches = 0;
   }
 }
@@ -324,6 +329,7 @@ ReplyErrors WireSubject::verify() {
       for (std::size_t i = 0; i < lane.tape.size(); ++i) {
         const Tape::Slice batch = lane.tape.batch(i);
         replies.clear();
+        static_cast<void>(thread.driver->choose(static_cast<std::uint32_t>(batch.ops.size())));
         thread.driver->run(batch);
         thread.driver->finish();
         lane.tape.format().check(batch.ops, replies, errors[t]);

@@ -55,15 +55,16 @@ struct TurnLength {
   double timeline_every_s = 0;  // 0: no timeline of latencies
 };
 
-// The operations of a cell: for each thread one tape, or two that alternate.
+// The operations of a cell: for each thread one tape, or two: of workloads that alternate, or in small batches for the
+// host and large ones for a device, where a planner chooses.
 struct CellTapes {
   std::vector<std::vector<std::unique_ptr<Tape>>> of_thread;
-  std::uint32_t batch_queries = 0;
-  double alternate_every_s = 0;  // 0: one tape
-  bool getk = false;             // the client compares the keys
-  bool may_evict = false;        // a few of the keys were evicted while they were stored
-  double evicted_share = 0;      // of the keys
-  bool has_fixed_sizes = true;   // of keys and values
+  std::uint32_t batch_queries = 0;  // at most
+  double alternate_every_s = 0;     // 0: they do not
+  bool getk = false;                // the client compares the keys
+  bool may_evict = false;           // a few of the keys were evicted while they were stored
+  double evicted_share = 0;         // of the keys
+  bool has_fixed_sizes = true;      // of keys and values
 
   unsigned threads() const noexcept { return static_cast<unsigned>(of_thread.size()); }
 };
@@ -100,6 +101,7 @@ class WireSubject final : public Subject {
  private:
   struct Thread;
   std::uint64_t step(Thread& thread, std::uint64_t start_ticks);
+  std::size_t lane_for(Thread& thread, std::uint64_t start_ticks) const;
   void begin_turn(Thread& thread, const TurnLength& length, std::uint64_t start_ticks, unsigned number);
   std::uint64_t answer_until_due(Thread& thread);
   void compare_last(const Thread& thread, ReplyErrors& errors) const;

@@ -48,6 +48,8 @@ class Tape {
             next.reply_bytes - e.reply_bytes,
             std::span(ends_).subspan(e.end, next.end - e.end)};
   }
+  // Of a batch's first request.
+  std::size_t first_op(std::size_t i) const noexcept { return batches_[i].op; }
   // The first `ops` requests of a batch.
   Slice prefix(std::size_t i, std::size_t ops) const noexcept;
 

@@ -42,6 +42,12 @@ WireDriver::WireDriver(Engine& engine, const EnginePlan& plan, WireProtocol prot
       sink_(sink),
       reply_context_{engine.shared().heap, engine.shared().clock, options_, output_} {
   options_.item_bytes_max = engine.options().item_bytes_max;
+  if (plan.is_chosen) planner_.emplace(Preset::automatic, engine.schedulers(), engine.shared().placement);
+}
+
+bool WireDriver::choose(std::uint32_t requests) noexcept {
+  if (planner_) plan_ = planner_->plan_for(requests);
+  return runner_->can_begin(plan_);
 }
 
 void WireDriver::end_task(Task task, std::uint64_t& begin) noexcept {
@@ -55,10 +61,22 @@ void WireDriver::end_task(Task task, std::uint64_t& begin) noexcept {
 
 WireDriver::Answered WireDriver::run(const Tape::Slice& batch, std::uint64_t received_ticks) {
   answered_ = {};
+  // The host answers a connection that waits for a device only when it has those replies.
+  if (TD_UNLIKELY(planner_.has_value()) && !runner_->can_begin(plan_)) {
+    while (runner_->in_flight() != 0) answer_oldest();
+  }
+  const Answered earlier = std::exchange(answered_, {});
   if (TD_UNLIKELY(dispatch_ != nullptr)) {
     run_dispatched(batch, received_ticks);
-    return answered_;
+  } else {
+    run_planned(batch, received_ticks);
   }
+  answered_.queries += earlier.queries;
+  answered_.reply_bytes += earlier.reply_bytes;
+  return answered_;
+}
+
+void WireDriver::run_planned(const Tape::Slice& batch, std::uint64_t received_ticks) {
   sampled_ = sampler_.next();
   received_[runner_->next()] = received_ticks;
   Batch& filling = runner_->filling();
@@ -67,14 +85,14 @@ WireDriver::Answered WireDriver::run(const Tape::Slice& batch, std::uint64_t rec
   if (begin_frames(segments)) {
     while (!runner_->can_fill()) answer_oldest();
     sampled_ = false;
-    return answered_;
+    return;
   }
   if (plan_ == plan_cpu || begins_with_input(plan_)) run_lane(filling, segments);
   if (segments.empty()) {
     hand_over();
     record_latency(received_ticks, answered_.queries);
     sampled_ = false;
-    return answered_;
+    return;
   }
   parse(filling, segments, owners_[runner_->next()]);
   segments.clear();
@@ -85,7 +103,6 @@ WireDriver::Answered WireDriver::run(const Tape::Slice& batch, std::uint64_t rec
   runner_->submit(plan_);
   while (!runner_->can_fill()) answer_oldest();
   sampled_ = false;
-  return answered_;
 }
 
 WireDriver::Segment WireDriver::place(std::string_view requests, std::uint32_t client, Batch& batch) {

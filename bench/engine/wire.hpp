@@ -11,6 +11,7 @@
 //   SD  each client's replies go to the sink (sink.hpp): pinned values released, the buffer free for the next ones
 #pragma once
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,6 +28,7 @@
 #include "net/output_range.hpp"
 #include "observe/histogram.hpp"
 #include "pipeline/runner.hpp"
+#include "planner/planner.hpp"
 #include "store/engine.hpp"
 #include "task/response_writer.hpp"
 
@@ -55,6 +57,10 @@ class WireDriver final : private ResponseWriter {
   // of the group's has as many bytes as this driver's.
   void join(DispatchGroup& group, unsigned number) { dispatch_ = std::make_unique<DispatchMember>(group, number); }
   const DispatchMember* dispatch() const noexcept { return dispatch_.get(); }  // nullptr: none
+
+  // With a chosen plan: chooses that of the next batch, for so many requests that wait. Returns whether a device has a
+  // part in it. With any other plan the device has one if the plan says so.
+  bool choose(std::uint32_t requests) noexcept;
 
   // Answered batches.
   struct Answered {
@@ -115,6 +121,7 @@ class WireDriver final : private ResponseWriter {
   void answer_frames(Batch& batch, Segments& segments);
   void answer_datagrams(Batch& batch, const Segments& datagrams);
   void answer_streams(Batch& batch, Segments& streams);
+  void run_planned(const Tape::Slice& requests, std::uint64_t received_ticks);
   void run_dispatched(const Tape::Slice& requests, std::uint64_t received_ticks);
   bool execute(std::span<Parcel* const> parcels);
   void execute_all(std::span<Parcel* const> parcels);
@@ -149,6 +156,7 @@ class WireDriver final : private ResponseWriter {
   Parcel* executed_ = nullptr;                // the output is its replies
   std::vector<std::string_view> inputs_;
   Plan plan_;
+  std::optional<Planner> planner_;  // chooses the plan; nothing: it is constant
   bool is_binary_, in_datagrams_, is_raw_;
   Output output_;
   std::vector<Replies> output_replies_;  // all of the output, in order

@@ -22,7 +22,7 @@ namespace {
 
 struct EngineArguments {
   bench::EngineSettings settings;
-  std::vector<std::string> alternate;
+  std::vector<std::string> alternate, plans;
   std::string items = "192MiB", every = "2ms", protocol = "text", sink = "copy", json;
   bool quiet = false, no_cache_misses = false;
 };
@@ -45,6 +45,29 @@ std::string plans_help() {
   return text + "; or a plan's text, such as " + plan_search.text();
 }
 
+// Which plans run, with how many threads and requests at a time.
+void add_plan_options(CLI::App& app, EngineArguments& g) {
+  bench::EngineSettings& s = g.settings;
+  auto* const threads = app.add_option("--threads", s.threads,
+                                       "thread counts, each thread on a processor of its own (default: all processors)")
+                            ->delimiter(',');
+  auto* const batch = app.add_option("--batch", s.batches, "requests that are parsed and run together")
+                          ->delimiter(',')
+                          ->capture_default_str();
+  app.add_option("--batch-per-us", s.batches_per_us, "or so many requests for each microsecond of --cycle")
+      ->delimiter(',')
+      ->excludes(batch);
+  auto* const plan = app.add_option("--plan", s.plan, plans_help())->capture_default_str();
+  app.add_option(
+         "--plans", g.plans,
+         "plans that take turns, each with its threads and batch: cpu:16x1024,frames:15x16384,auto:16; auto: as "
+         "preset auto chooses. In place of --plan, --threads and --batch")
+      ->delimiter(',')
+      ->excludes(plan)
+      ->excludes(threads)
+      ->excludes(batch);
+}
+
 void add_engine_options(CLI::App& app, EngineArguments& g) {
   bench::EngineSettings& s = g.settings;
   app.add_option("--workloads", s.workloads,
@@ -58,15 +81,7 @@ void add_engine_options(CLI::App& app, EngineArguments& g) {
   app.add_option("--items", g.items, "or as many keys as fill so much item memory")
       ->capture_default_str()
       ->excludes(keys);
-  app.add_option("--threads", s.threads,
-                 "thread counts, each thread on a processor of its own (default: all processors)")
-      ->delimiter(',');
-  auto* const batch = app.add_option("--batch", s.batches, "requests that are parsed and run together")
-                          ->delimiter(',')
-                          ->capture_default_str();
-  app.add_option("--batch-per-us", s.batches_per_us, "or so many requests for each microsecond of --cycle")
-      ->delimiter(',')
-      ->excludes(batch);
+  add_plan_options(app, g);
   app.add_option("--protocol", g.protocol,
                  "text, meta, binary; udp: text, one request a datagram; raw: the same in whole Ethernet frames")
       ->capture_default_str();
@@ -83,12 +98,10 @@ void add_engine_options(CLI::App& app, EngineArguments& g) {
          "--index", s.index,
          fmt::format("{}; ordered: cuckoo, and the keys' order beside it", fmt::join(bench::engine_indexes(), ", ")))
       ->capture_default_str();
-  app.add_option("--plan", s.plan, plans_help())->capture_default_str();
   app.add_flag("--simulate", s.simulate, "the plan's devices in software, to see that it works");
   app.add_option("--devices", s.devices, "of the plan: 1, 2, 4 or 8, each with a share of the index")
       ->capture_default_str();
   app.add_flag("--steal", s.steal, "workers keep a share of their batches when the plan's device does not keep up");
-  app.add_flag("--rest", s.rest, "the device's replica rests while too much is written, as with preset auto");
   app.add_option("--cycle", s.cycles_us,
                  "microseconds from one launch of the plan's device to the next at least; 0: as soon as one ends")
       ->delimiter(',')
@@ -125,6 +138,7 @@ void check_arguments(EngineArguments& g) {
     s.sink = bench::parse_sink(g.sink);
     s.alternate_every_s = parse_duration(g.every);
     s.cache_misses = !g.no_cache_misses;
+    for (const std::string& plan : g.plans) s.plans.push_back(bench::parse_plan_choice(plan));
     s.alternates = !g.alternate.empty();
     if (s.alternates && !s.workloads.empty())
       throw std::invalid_argument("--workloads and --alternate cannot be used together");
@@ -154,17 +168,22 @@ int run_bench_engine(std::span<const std::string> arguments) {
     hooks.progress = [](std::string_view what) { fmt::print(stderr, "\r\x1b[K{}", what); };
   }
   if (!g.quiet) {
-    fmt::print(out, "{}", bench::engine_heading());
-    hooks.cell = [out, shows_progress](const bench::Json& cell) {
+    const bool has_plans = !g.settings.plans.empty();
+    fmt::print(out, "{}", has_plans ? bench::plans_heading() : bench::engine_heading());
+    hooks.cell = [out, shows_progress, has_plans](const bench::Json& cell) {
       if (shows_progress) fmt::print(stderr, "\r\x1b[K");
-      fmt::print(out, "{}", bench::engine_row(cell));
+      fmt::print(out, "{}", has_plans ? bench::plans_rows(cell) : bench::engine_row(cell));
       std::fflush(out);
     };
   }
   bench::Json document = bench::make_document(bench::command_line(g.settings));
   const bench::Json cells = bench::run_engine(g.settings, document, hooks);
   if (!g.quiet) {
-    fmt::print(out, "{}{}{}", bench::engine_scaling(cells), bench::engine_rates(cells), bench::engine_getk(cells));
+    if (!g.settings.plans.empty()) {
+      fmt::print(out, "{}", bench::plans_means(cells));
+    } else {
+      fmt::print(out, "{}{}{}", bench::engine_scaling(cells), bench::engine_rates(cells), bench::engine_getk(cells));
+    }
     for (const bench::Json& note : document["notes"]) fmt::print(out, "note: {}\n", note.get<std::string>());
   }
   if (!g.json.empty()) bench::write_document(document, g.json);
