@@ -102,7 +102,7 @@ test-bundle: bundle ## the bundle, run without the libraries of this machine
 	@TANDEM_BUNDLE=1 build/venv/bin/python -m pytest tests/bundle -q
 
 wheel: ## the Python package with its module, libtandem.so and the server, in build/wheel: a wheel for Python 3.10 and newer
-	@scripts/setup test
+	@scripts/setup wheel
 	@scripts/wheel
 
 test-python: build ## the wheel on each Python that there is: its tests; on the newest Django's, cachelib's and pymemcache's, mypy, the examples (PYTHONS="3.11 3.13" for some)

@@ -43,14 +43,16 @@ class TandemCache(PyMemcacheCache):  # type: ignore[misc]
         for client, its in self._by_server(names).items():
             # pymemcache pipelines sets and deletes alone; it reads on until the no-op behind the rest is answered.
             commands = b"".join(self._meta(b"mg", name, until) for name in its)
-            replies = client.raw_command(commands + b"mn", "MN\r\n").splitlines()
+            raw = self._cache._safely_run_func(client, client.raw_command, b"", commands + b"mn", "MN\r\n")
+            replies = raw.splitlines() or [b""] * len(its)
             missed += [name for name, reply in zip(its, replies, strict=True) if not reply.startswith(b"HD")]
         return [names[name] for name in missed]
 
     def delete_many(self, keys: Iterable[str], version: int | None = None) -> None:
         names = [self.make_and_validate_key(key, version=version) for key in keys]
         for client, its in self._by_server(names).items():
-            client.delete_many(its)
+            # As pymemcache's own calls: a server that is down is marked, and no error with the option ignore_exc.
+            self._cache._safely_run_func(client, client.delete_many, False, its)
 
     async def aget(self, key: str, default: Any = None, version: int | None = None) -> Any:
         name = self.make_and_validate_key(key, version=version)
@@ -184,10 +186,13 @@ def _store_of(name: str, options: dict[str, Any]) -> Store:
     """The process's store of that name: Django makes a backend for each thread."""
     with _stores_lock:
         if name not in _stores:
-            _stores[name] = Store(**options), options
+            try:
+                _stores[name] = Store(**options), options
+            except TypeError:
+                raise ImproperlyConfigured(f"StoreCache: OPTIONS that tandem.Store does not take: {options}") from None
         store, its = _stores[name]
     if its != options:
-        raise ImproperlyConfigured(f"StoreCache: two caches have the LOCATION {name!r} and other OPTIONS")
+        raise ImproperlyConfigured(f"StoreCache: two caches share LOCATION {name!r} and differ in OPTIONS")
     return store
 
 

@@ -112,13 +112,16 @@ class TandemCacheAsyncTests(AsyncTests, TestCase):
 
     def test_servers_that_are_down(self):
         down = {"BACKEND": TANDEM["BACKEND"], "LOCATION": "127.0.0.1:1"}
-        with self.settings(CACHES={"default": down}), self.assertRaises(ConnectionError):
-            async_to_sync(cache.aget)("key")
+        for call in (async_to_sync(cache.aget_many), cache.delete_many, cache.touch_many):
+            with self.settings(CACHES={"default": down}), self.assertRaises(ConnectionError):
+                call(["key"])
         with self.settings(CACHES={"default": down | {"OPTIONS": {"ignore_exc": True}}}):
             self.assertEqual(async_to_sync(cache.aget)("key", "default"), "default")
             self.assertEqual(async_to_sync(cache.aget_many)(["key"]), {})
             self.assertEqual(async_to_sync(cache.aset_many)({"key": 1}), ["key"])
             self.assertIs(async_to_sync(cache.aadd)("key", 1), False)
+            self.assertIsNone(cache.delete_many(["key", "other"]))
+            self.assertEqual(cache.touch_many(["key", "other"]), ["key", "other"])
 
     def test_a_server_that_does_not_answer(self):
         with socket.socket() as silent:
@@ -152,7 +155,12 @@ class StoreCacheAsyncTests(AsyncTests, TestCase):
 
     def test_options_of_a_store_are_one(self):
         other = {"default": STORE | {"OPTIONS": {"memory": "128MiB"}}}
-        with self.settings(CACHES=other), self.assertRaisesMessage(ImproperlyConfigured, "other OPTIONS"):
+        with self.settings(CACHES=other), self.assertRaisesMessage(ImproperlyConfigured, "differ in OPTIONS"):
+            cache.get("key")
+
+    def test_options_of_another_backend(self):
+        other = {"default": STORE | {"LOCATION": "other", "OPTIONS": {"MAX_ENTRIES": 5}}}
+        with self.settings(CACHES=other), self.assertRaisesMessage(ImproperlyConfigured, "MAX_ENTRIES"):
             cache.get("key")
 
     def test_a_child_of_fork_has_a_store_of_its_own(self):
