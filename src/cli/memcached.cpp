@@ -412,7 +412,7 @@ int run_memcached(std::span<const std::string> arguments) {
     fmt::print("{}", invocation.output);
     return EX_OK;
   }
-  return run_server(invocation.settings, ServerStyle::memcached, [] { return std::vector<std::string>(); });
+  return run_server(invocation.settings, ServerStyle::memcached, [] { return std::vector<net::LogLine>(); });
 }
 
 }  // namespace tandem::cli

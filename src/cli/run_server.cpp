@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/common/document.hpp"
 #include "cli/gpu_cycle.hpp"
 #include "cli/notify.hpp"
 #include "cli/open_gpu.hpp"
@@ -96,13 +97,13 @@ void say_warnings(const std::vector<std::string>& warnings) {
 // Reloads files, and says which changed settings need a restart. A failure is logged and changes nothing.
 void reload(Server& server, monitor::Monitor* monitor, const ChangedSettings& changed_settings) {
   try {
-    std::vector<std::string> lines = server.reload();
+    std::vector<net::LogLine> lines = server.reload();
     if (monitor != nullptr) {
       if (auto line = monitor->reload()) lines.push_back(std::move(*line));
     }
-    for (std::string& line : changed_settings()) lines.push_back(std::move(line));
-    if (lines.empty()) lines.emplace_back("nothing to reload: settings need a restart");
-    for (const std::string& line : lines) net::say(line);
+    for (net::LogLine& line : changed_settings()) lines.push_back(std::move(line));
+    if (lines.empty()) lines.push_back({"nothing to reload: settings need a restart"});
+    for (const net::LogLine& line : lines) net::say(line.text, line.level);
     say_warnings(server.warnings());
   } catch (const std::bad_alloc&) {
     net::warn("reload: out of memory; all stays as it was");
@@ -147,7 +148,8 @@ void serve(Settings& settings, ServerStyle style, Engine& engine, Daemon& daemon
   // Before clients are accepted: Tandem exits with an error if it cannot bind the address.
   std::optional<monitor::Monitor> monitor;
   if (!settings.server.metrics.empty())
-    monitor.emplace(settings.server.metrics, settings.server.metrics_token_file, std::string(version));
+    monitor.emplace(settings.server.metrics, settings.server.metrics_token_file, std::string(version),
+                    std::string(bench::build_commit()));
   // memcached's signal for a restart.
   const bool is_stopped_by_usr1 = style == ServerStyle::memcached;
   std::atomic<Server*> serving{nullptr};
@@ -245,6 +247,7 @@ int run_server(Settings settings, ServerStyle style, const ChangedSettings& chan
   if (!settings.engine.memory_file.empty()) settings.engine.memory_file = absolute_path(settings.engine.memory_file);
   end_by_bus_errors_with(EX_IOERR);
   settings.engine.log = [](std::string_view line) { net::say(line); };
+  settings.engine.warn = net::warn;
   settings.engine.devices = open_gpus(settings, settings.engine.log);
   if (process.seccomp && !settings.engine.devices.empty() && settings.gpu.which != "sim") {
     throw CommandError(EX_USAGE,

@@ -16,7 +16,7 @@ enum class ServerStyle : std::uint8_t {
 };
 
 // Upon HUP: lines for the log about settings that have changed since the start and need a restart.
-using ChangedSettings = std::function<std::vector<std::string>()>;
+using ChangedSettings = std::function<std::vector<net::LogLine>()>;
 
 // Sets up the process, serves until INT or TERM (or the server ends itself) and returns the exit code: 0 after a clean
 // stop. If it cannot start, throws CommandError or an exception of Engine or Server.

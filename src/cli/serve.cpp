@@ -141,20 +141,20 @@ std::vector<std::string> with_absolute_config(std::span<const std::string> argum
 }
 
 // Lines for the log: what the file says now, and the running server does not.
-std::vector<std::string> changed_settings(std::span<const std::string> arguments, const Settings& started) {
+std::vector<net::LogLine> changed_settings(std::span<const std::string> arguments, const Settings& started) {
   Settings now;
   try {
     now = parse_serve(arguments).settings;
   } catch (const CommandError& error) {
-    return {fmt::format("reload: {}; the settings stay as they were", error.what())};
+    return {{fmt::format("reload: {}; the settings stay as they were", error.what()), spdlog::level::warn}};
   }
-  std::vector<std::string> lines;
+  std::vector<net::LogLine> lines;
   for (const Option& option : all_options()) {
     if (!option.is_serve()) continue;
     const std::string was = show(option, started), is = show(option, now);
     if (was != is)
-      lines.push_back(fmt::format("reload: {} stays {} until a restart: the file says {}", option.name,
-                                  was.empty() ? "unset" : was, is.empty() ? "nothing" : is));
+      lines.push_back({fmt::format("reload: {} stays {} until a restart: the file says {}", option.name,
+                                   was.empty() ? "unset" : was, is.empty() ? "nothing" : is)});
   }
   return lines;
 }

@@ -203,6 +203,7 @@ monitor::Stats StatsConnection::ask(std::string_view request) {
     if (got == 0 || (!has_answered_ && part[0] == tls_alert)) fail_refused();
     has_answered_ = true;
     reply.append(part.data(), got);
+    if (reply.starts_with("ERROR Too many")) fail("refuses: too many open connections");
     if (reply.starts_with("CLIENT_ERROR unauthenticated")) fail("asks for a password: --auth-file FILE");
     if (reply.size() > monitor::stats_bytes_max) fail("sends more than statistics");
     if (!reply.ends_with('\n')) continue;

@@ -16,19 +16,24 @@ struct Unit {
   std::uint64_t factor;
 };
 constexpr std::uint64_t kibi = 1024;
-constexpr std::array<Unit, 14> size_units{{{"", 1},
+// Also as Kubernetes writes them.
+constexpr std::array<Unit, 18> size_units{{{"", 1},
                                            {"b", 1},
                                            {"k", kibi},
                                            {"kb", kibi},
+                                           {"ki", kibi},
                                            {"kib", kibi},
                                            {"m", kibi* kibi},
                                            {"mb", kibi* kibi},
+                                           {"mi", kibi* kibi},
                                            {"mib", kibi* kibi},
                                            {"g", kibi* kibi* kibi},
                                            {"gb", kibi* kibi* kibi},
+                                           {"gi", kibi* kibi* kibi},
                                            {"gib", kibi* kibi* kibi},
                                            {"t", kibi* kibi* kibi* kibi},
                                            {"tb", kibi* kibi* kibi* kibi},
+                                           {"ti", kibi* kibi* kibi* kibi},
                                            {"tib", kibi* kibi* kibi* kibi}}};
 constexpr std::array<Unit, 5> time_units{{{"", 1}, {"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}}};
 

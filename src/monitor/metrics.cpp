@@ -303,9 +303,9 @@ std::uint64_t open_files() {
   return error || count == 0 ? 0 : count - 1;  // the folder's own
 }
 
-void put_process(Families& f, const net::ServerSnapshot& s, std::string_view version) {
-  f.gauge("tandem_build_info", "1; the version is a label.");
-  f.put(1, {{"version", std::string(version)}});
+void put_process(Families& f, const net::ServerSnapshot& s, std::string_view version, std::string_view commit) {
+  f.gauge("tandem_build_info", "1; version and commit are labels.");
+  f.put(1, {{"version", std::string(version)}, {"commit", std::string(commit)}});
   f.gauge("tandem_uptime_seconds", "Since the start.");
   f.put(s.uptime_s);
   f.counter("tandem_flushes_total", "flush_all commands.");
@@ -333,9 +333,10 @@ void put_process(Families& f, const net::ServerSnapshot& s, std::string_view ver
 
 }  // namespace
 
-std::string metrics_text(const net::ServerSnapshot& snapshot, const HotKeys& hot, std::string_view version) {
+std::string metrics_text(const net::ServerSnapshot& snapshot, const HotKeys& hot, std::string_view version,
+                         std::string_view commit) {
   Families f;
-  put_process(f, snapshot, version);
+  put_process(f, snapshot, version, commit);
   put_commands(f, snapshot.engine.counters);
   put_latencies(f, snapshot);
   put_devices(f, snapshot);

@@ -9,7 +9,8 @@ namespace tandem::monitor {
 
 inline constexpr std::size_t hot_key_ranks = 10;
 
-std::string metrics_text(const net::ServerSnapshot& snapshot, const HotKeys& hot, std::string_view version);
+std::string metrics_text(const net::ServerSnapshot& snapshot, const HotKeys& hot, std::string_view version,
+                         std::string_view commit);
 
 // The same under the names and labels of Prometheus' memcached_exporter 0.15, so that its dashboards and alerts keep
 // working: those of its metrics that exist here. `version`: of the memcached that the server replies as.

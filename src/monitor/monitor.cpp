@@ -26,8 +26,9 @@ std::optional<Token> token_of(const std::string& file) {
 }
 }  // namespace
 
-Monitor::Monitor(const std::string& address, const std::string& token_file, std::string version)
+Monitor::Monitor(const std::string& address, const std::string& token_file, std::string version, std::string commit)
     : version_(std::move(version)),
+      commit_(std::move(commit)),
       token_(token_of(token_file)),
       http_(
           address, [this](std::string_view path, std::string_view query_string) { return answer(path, query_string); },
@@ -35,13 +36,13 @@ Monitor::Monitor(const std::string& address, const std::string& token_file, std:
             return !token_ || path == open_path || token_->passes(authorization);
           }) {}
 
-std::optional<std::string> Monitor::reload() {
+std::optional<net::LogLine> Monitor::reload() {
   if (!token_) return std::nullopt;
   try {
     token_->reload();
-    return "reloaded the metrics token from " + token_->path();
+    return net::LogLine{"reloaded the metrics token from " + token_->path()};
   } catch (const CredentialsError& error) {
-    return fmt::format("{}; the token stays as it was", error.what());
+    return net::LogLine{fmt::format("{}; the token stays as it was", error.what()), spdlog::level::warn};
   }
 }
 
@@ -105,7 +106,7 @@ HttpReply Monitor::answer(std::string_view path, std::string_view query_string) 
   const std::string prometheus_text = "text/plain; version=0.0.4; charset=utf-8";
   if (path == "/metrics") {
     return {.content_type = prometheus_text,
-            .body = metrics_text(server->snapshot(), server->hot_keys(hot_key_ranks), version_)};
+            .body = metrics_text(server->snapshot(), server->hot_keys(hot_key_ranks), version_, commit_)};
   }
   if (path == "/metrics/memcached") {
     return {.content_type = prometheus_text,

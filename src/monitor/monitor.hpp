@@ -24,7 +24,7 @@ class Monitor {
  public:
   // Answers requests at once, before there is data. token_file: with the token to ask for; empty: none is asked for.
   // Throws what HttpServer and Token throw.
-  Monitor(const std::string& address, const std::string& token_file, std::string version);
+  Monitor(const std::string& address, const std::string& token_file, std::string version, std::string commit);
   ~Monitor();
   Monitor(const Monitor&) = delete;
   Monitor& operator=(const Monitor&) = delete;
@@ -33,14 +33,14 @@ class Monitor {
   int port() const noexcept { return http_.port(); }
   // Reads the token's file again, and returns the result as a line for the log; nothing without such a file. Any
   // thread.
-  std::optional<std::string> reload();
+  std::optional<net::LogLine> reload();
 
  private:
   HttpReply answer(std::string_view path, std::string_view query_string);
   void note(const net::Telemetry& server);
   void run(net::Telemetry& server);
 
-  const std::string version_;
+  const std::string version_, commit_;
   std::optional<Token> token_;
   std::atomic<net::Telemetry*> server_{nullptr};
   std::mutex mutex_;  // guards the next three

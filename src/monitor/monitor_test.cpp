@@ -251,14 +251,15 @@ TEST(Metrics, CountersAndHistograms) {
   counters.of(Command::mg).record(static_cast<std::uint64_t>(40'000 / ns_per_tick()), 16);
   s.latency.add(counters);
   const HotKeys hot{.keys = {{.key = "k", .share = 0.25, .share_error = 0}}, .samples = 4};
-  const std::string text = metrics_text(s, hot, "9.9");
-  for (const char* line : {"tandem_commands_total{command=\"get\",result=\"hit\"} 5\n",
-                           "tandem_commands_total{command=\"get\",result=\"miss\"} 2\n",
-                           "tandem_command_duration_seconds_count{command=\"mg\"} 16\n",
-                           "tandem_command_duration_seconds_bucket{command=\"mg\",le=\"2.5e-05\"} 0\n",
-                           "tandem_command_duration_seconds_bucket{command=\"mg\",le=\"5e-05\"} 16\n",
-                           "tandem_task_processor{task=\"Search\",processor=\"cpu\"} 1\n",
-                           "tandem_build_info{version=\"9.9\"} 1\n", "tandem_hot_key_share{rank=\"1\"} 0.25\n"})
+  const std::string text = metrics_text(s, hot, "9.9", "abc");
+  for (const char* line :
+       {"tandem_commands_total{command=\"get\",result=\"hit\"} 5\n",
+        "tandem_commands_total{command=\"get\",result=\"miss\"} 2\n",
+        "tandem_command_duration_seconds_count{command=\"mg\"} 16\n",
+        "tandem_command_duration_seconds_bucket{command=\"mg\",le=\"2.5e-05\"} 0\n",
+        "tandem_command_duration_seconds_bucket{command=\"mg\",le=\"5e-05\"} 16\n",
+        "tandem_task_processor{task=\"Search\",processor=\"cpu\"} 1\n",
+        "tandem_build_info{version=\"9.9\",commit=\"abc\"} 1\n", "tandem_hot_key_share{rank=\"1\"} 0.25\n"})
     EXPECT_NE(text.find(line), std::string::npos) << line << text;
   const std::string exported = exporter_metrics_text(s, "1.6.18");
   for (const char* line : {"memcached_commands_total{command=\"get\",status=\"hit\"} 5\n",
@@ -266,7 +267,7 @@ TEST(Metrics, CountersAndHistograms) {
                            "memcached_version{version=\"1.6.18\"} 1\n", "memcached_up 1\n"})
     EXPECT_NE(exported.find(line), std::string::npos) << line << exported;
   s.hot_keys_enabled = false;
-  EXPECT_EQ(metrics_text(s, {}, "9.9").find("hot_key"), std::string::npos);
+  EXPECT_EQ(metrics_text(s, {}, "9.9", "abc").find("hot_key"), std::string::npos);
 }
 
 }  // namespace

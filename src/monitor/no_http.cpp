@@ -19,7 +19,7 @@ HttpServer::~HttpServer() = default;
 int HttpServer::port() const noexcept { return 0; }
 
 bool is_host_of_loopback(std::string_view) noexcept { return false; }
-std::string metrics_text(const net::ServerSnapshot&, const HotKeys&, std::string_view) { return {}; }
+std::string metrics_text(const net::ServerSnapshot&, const HotKeys&, std::string_view, std::string_view) { return {}; }
 std::string exporter_metrics_text(const net::ServerSnapshot&, std::string_view) { return {}; }
 std::optional<PageFile> page_file(std::string_view) noexcept { return std::nullopt; }
 

@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace tandem::net {
@@ -19,6 +20,11 @@ LogFormat log_format() noexcept;
 // The logger registered as "tandem", made on first use. Thread-safe.
 spdlog::logger& log();
 void set_log_verbosity(int verbosity);
+
+struct LogLine {
+  std::string text;
+  spdlog::level::level_enum level = spdlog::level::info;
+};
 
 // Log a line whatever the verbosity is. Never block: a line for which stderr has no room is dropped. Thread-safe.
 void say(std::string_view line, spdlog::level::level_enum level = spdlog::level::info) noexcept;

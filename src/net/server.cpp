@@ -153,23 +153,25 @@ std::string Server::reload_certificates() {
   return parts_->state.tls == nullptr ? std::string() : parts_->state.tls->reload();
 }
 
-std::vector<std::string> Server::reload() {
+std::vector<net::LogLine> Server::reload() {
   const State& state = parts_->state;
-  std::vector<std::string> lines;
+  std::vector<net::LogLine> lines;
+  const auto failed = [&lines](std::string text) { lines.push_back({std::move(text), spdlog::level::warn}); };
   if (state.tls != nullptr) {
-    const std::string error = state.tls->reload();
-    lines.push_back(error.empty()
-                        ? fmt::format("reloaded certificate, valid until {}", date_text(state.tls->not_after()))
-                        : fmt::format("{}; the certificate stays as it was", error));
+    if (const std::string error = state.tls->reload(); error.empty())
+      lines.push_back({fmt::format("reloaded certificate, valid until {}", date_text(state.tls->not_after()))});
+    else
+      failed(fmt::format("{}; the certificate stays as it was", error));
   }
   for (Credentials* credentials : {state.sasl.get(), state.auth_file.get()}) {
     if (credentials == nullptr) continue;
     try {
       credentials->reload();
       const std::size_t users = credentials->size();
-      lines.push_back(fmt::format("reloaded {} {} from {}", users, users == 1 ? "user" : "users", credentials->path()));
+      lines.push_back(
+          {fmt::format("reloaded {} {} from {}", users, users == 1 ? "user" : "users", credentials->path())});
     } catch (const CredentialsError& error) {
-      lines.push_back(fmt::format("{}; the passwords stay as they were", error.what()));
+      failed(fmt::format("{}; the passwords stay as they were", error.what()));
     }
   }
   return lines;

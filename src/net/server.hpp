@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "net/log.hpp"
 #include "store/engine.hpp"
 
 namespace tandem {
@@ -109,8 +110,8 @@ class Server {
   // (the old ones stay), empty on success or without TLS.
   std::string reload_certificates();
   // Any thread. Loads certificates, key and password files again. A file that cannot be used changes nothing. Returns
-  // the results as lines for the log; none: there is no such file.
-  std::vector<std::string> reload();
+  // the results as lines for the log, failures as warnings; none: there is no such file.
+  std::vector<net::LogLine> reload();
   // Any thread. Warnings about certificate and password files that can be used.
   std::vector<std::string> warnings() const;
   net::Telemetry& telemetry() noexcept;  // for monitoring

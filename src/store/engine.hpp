@@ -66,8 +66,9 @@ struct EngineOptions {
   SchedulerOptions scheduler{};
   bool replicas_rest = false;            // one device's does, while too much is written (Upkeep)
   ReplicaImagesOptions device_values{};  // small items that are also kept in each device's memory
-  // Receives messages about the file: from the constructor, and from a thread of the engine if it cannot be written.
-  std::function<void(std::string_view)> log = nullptr;
+  // Receive messages about file and devices: from the constructor, and from a thread of the engine if the file cannot
+  // be written. warn: of what is lost or not used.
+  std::function<void(std::string_view)> log = nullptr, warn = nullptr;
   const TimeSource* time = nullptr;  // outlives the engine; nullptr: the system's clocks
 };
 

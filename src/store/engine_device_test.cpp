@@ -50,7 +50,7 @@ TEST(EngineDevice, OneOfTwoCannotBeUsed) {
   lost->lose();
   o.devices.push_back(lost);
   std::string said;
-  o.log = [&said](std::string_view line) { said += line; };
+  o.warn = [&said](std::string_view line) { said += line; };
   Engine engine(o);
   EXPECT_EQ(engine.schedulers(), nullptr);
   EXPECT_TRUE(engine.device_stats().empty());

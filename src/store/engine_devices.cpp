@@ -17,7 +17,7 @@ void Engine::open_devices() {
       if (options_.index_on_device && on_devices_.size() == options_.devices.size()) move_index_to_devices();
     } catch (const std::exception& e) {
       on_devices_.clear();
-      if (options_.log) options_.log("device " + device->info().name + " is not used: " + e.what());
+      if (options_.warn) options_.warn("device " + device->info().name + " is not used: " + e.what());
       return;
     }
   }

@@ -59,25 +59,25 @@ void Engine::drop_unwritten() noexcept {
   // A failing disk fails repeatedly: the log is rate-limited.
   constexpr std::uint32_t say_again_s = 60;
   const std::uint32_t now_s = clock_.now_s();
-  if (!options_.log || (unwritten_said_s_ != 0 && now_s < unwritten_said_s_ + say_again_s)) return;
+  if (!options_.warn || (unwritten_said_s_ != 0 && now_s < unwritten_said_s_ + say_again_s)) return;
   unwritten_said_s_ = now_s;
   try {
-    options_.log("memory file " + file_->path() + ": cannot be written: " + std::generic_category().message(error) +
-                 "; all items are dropped");
+    options_.warn("memory file " + file_->path() + ": cannot be written: " + std::generic_category().message(error) +
+                  "; all items are dropped");
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the items are dropped even if logging fails
   }
 }
 
 // Once: from then on the store does without more pages.
 void Engine::say_no_room() noexcept {
-  if (is_no_room_said_ || heap_->file_refusals() == 0 || !options_.log) return;
+  if (is_no_room_said_ || heap_->file_refusals() == 0 || !options_.warn) return;
   is_no_room_said_ = true;
   constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
   try {
-    options_.log("warning: memory file " + file_->path() +
-                 ": no room for another page: " + std::generic_category().message(heap_->file_error()) +
-                 "; the store stays at " + std::to_string(budget_.used_bytes() / mebibyte) + " of " +
-                 std::to_string(budget_.limit_bytes() / mebibyte) + " MiB");
+    options_.warn("memory file " + file_->path() +
+                  ": no room for another page: " + std::generic_category().message(heap_->file_error()) +
+                  "; the store stays at " + std::to_string(budget_.used_bytes() / mebibyte) + " of " +
+                  std::to_string(budget_.limit_bytes() / mebibyte) + " MiB");
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): it may be said at another time
     is_no_room_said_ = false;
   }

@@ -53,7 +53,7 @@ struct RestartTest : testing::Test {
     EngineOptions o;
     o.memory_bytes = memory_bytes;
     o.memory_file = file.path();
-    o.log = [this](std::string_view line) { said += std::string(line) + "\n"; };
+    o.log = o.warn = [this](std::string_view line) { said += std::string(line) + "\n"; };
     return o;
   }
   void put(std::uint64_t at, const void* bytes, std::size_t size) const {

@@ -266,7 +266,7 @@ def test_a_reload_says_which_settings_it_did_not_apply(start: Start, tmp_path: P
     ]
     assert settings_of((HOST, port))["maxbytes"] == str(64 << 20)
     bad = reload("memory = 1\n", "settings stay as they were")
-    assert bad[0].startswith("info: reload: ") and ":1: memory: expected a size" in bad[0], bad
+    assert bad[0].startswith("warning: reload: ") and ":1: memory: expected a size" in bad[0], bad
     unchanged = reload(f'port = {port}\nmemory = "64MiB"\n', "nothing to reload")
     assert unchanged == ["info: nothing to reload: settings need a restart\n"]
     assert stop(process)[0] == 0

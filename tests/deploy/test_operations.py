@@ -197,7 +197,7 @@ def test_every_rule_is_of_this_servers_metrics(scrape: Scrape) -> None:
 
 def test_build_info_and_health(endpoint: int) -> None:
     version = subprocess.run([tandem_binary(), "version"], capture_output=True, text=True).stdout.split()[1]
-    assert f'tandem_build_info{{version="{version}"}} 1\n' in get(endpoint, "/metrics")[1]
+    assert f'tandem_build_info{{version="{version}",commit="' in get(endpoint, "/metrics")[1]
     assert get(endpoint, "/healthz") == (200, "ok\n")
     assert get(endpoint, "/health")[0] == 404
 
