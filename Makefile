@@ -11,7 +11,7 @@ export CCACHE_BASEDIR := $(CURDIR)
 # Folders are mapped out of what is compiled: copies of the sources share results.
 export CCACHE_NOHASHDIR := 1
 
-.PHONY: setup build run test test-fast test-device test-debug test-canaries test-mutants soak soak-linearizability soak-schedules soak-faults test-clients test-browser test-bundle wheel test-python test-python-address bench-python bench bench-micro bundle rtl-area fuzz tidy lint format install uninstall deb release clean help
+.PHONY: setup build run test test-fast test-device test-debug test-canaries test-mutants soak soak-linearizability soak-schedules soak-faults soak-fleet test-clients test-browser test-bundle wheel test-python test-python-address bench-python bench bench-micro bundle rtl-area fuzz tidy lint format install uninstall deb release clean help
 
 setup: ## install what building and testing need
 	@scripts/setup test
@@ -76,6 +76,10 @@ soak-schedules: ## each kind of seeded schedule for SOAK_SECONDS (default 60), f
 soak-faults: build ## more failed allocations and mappings, interrupted calls, connections and lost packets (FAULTS times as many as `make test`, default 20)
 	@scripts/setup test
 	@TANDEM_FAULTS=$(FAULTS) build/venv/bin/python -m pytest -q -s --timeout 3000 tests/integration/test_faults.py tests/integration/test_allocations.py tests/integration/test_mappings.py tests/integration/test_storms.py tests/integration/test_network.py
+
+soak-fleet: build ## members beside three etcds, each killed in turn, a minute
+	@scripts/setup test
+	@TANDEM_FLEET=1 build/venv/bin/python -m pytest -q tests/fleet
 
 test-clients: build ## stock clients in Python, Go, Java, Node and C, on Tandem and on memcached
 	@scripts/setup clients

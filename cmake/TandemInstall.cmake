@@ -29,6 +29,10 @@ install(FILES ${texts}/tandem.toml.5 DESTINATION ${CMAKE_INSTALL_MANDIR}/man5 CO
 install(FILES ${texts}/tandem.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME tandem
   COMPONENT server)
 install(FILES ${texts}/tandem.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT server)
+if(TARGET tandem-member)
+  install(FILES deploy/tandem-member.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT server)
+  add_dependencies(tandem_texts tandem-member)  # `make build` asks for the one, and installs both
+endif()
 install(FILES deploy/tandem.toml CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT server)
 
 # What depends on the prefix, which is known only when files are installed.

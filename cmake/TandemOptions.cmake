@@ -93,3 +93,13 @@ if(TANDEM_TESTS)
     find_package(benchmark REQUIRED)
   endif()
 endif()
+
+# tandem-member, which talks to etcd by libcurl. A static one would need the archives of all that Debian's libcurl uses.
+set(TANDEM_MEMBER OFF)
+if(NOT TANDEM_STATIC)
+  find_package(CURL)
+  set(TANDEM_MEMBER ${CURL_FOUND})
+endif()
+if(NOT TANDEM_MEMBER)
+  message(STATUS "Static, or no libcurl: tandem-member is not built")
+endif()

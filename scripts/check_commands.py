@@ -17,7 +17,7 @@ FILES_MAX = 6
 ROW = re.compile(r'^  X\((\w+), "([a-z_]+)", Form::(?!none)(\w+)', re.MULTILINE)
 ROWS_MIN = 30
 APART = re.compile(
-    r"_(?:test|bench|fuzz)(?:_|\.)|_(?:fixture|harness|contract|witness)\.|^src/cli/|/exporter_metrics\."
+    r"_(?:test|bench|fuzz)(?:_|\.)|_(?:fixture|harness|contract|witness)\.|^src/(?:cli|cluster)/|/exporter_metrics\."
 )
 # A word behind a command's name, as in `config get`, is no command.
 SUBCOMMAND = re.compile(r'words_?\[[1-9]\] [!=]= "\w+"')

@@ -13,40 +13,19 @@ namespace {
 constexpr std::string_view own_prefix = "tandem:";
 constexpr std::size_t host_bytes_max = 253;  // of a name in DNS
 
-// A decimal number without sign, space or leading zero.
-bool read_number(std::string_view text, std::uint64_t least, std::uint64_t most, std::uint64_t& to) noexcept {
-  if (text.empty() || text.front() == '0') return false;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), to);
-  return error == std::errc{} && end == text.data() + text.size() && to >= least && to <= most;
-}
-
-// Lower case, because a client stops reading at the letters END wherever they stand.
-bool is_host(std::string_view text) noexcept {
-  const auto is_alphanumeric = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
-  return !text.empty() && text.size() <= host_bytes_max && is_alphanumeric(text.front()) &&
-         text.find("..") == std::string_view::npos &&
-         std::ranges::all_of(text, [&](char c) { return is_alphanumeric(c) || c == '.' || c == '-'; });
-}
-
-bool is_address(std::string_view text) {
-  if (text.find('\0') != std::string_view::npos) return false;  // inet_pton() would end there
-  const std::string address(text);
-  in6_addr parsed{};
-  return inet_pton(AF_INET, address.c_str(), &parsed) == 1 || inet_pton(AF_INET6, address.c_str(), &parsed) == 1;
-}
-
 // <host>|<ip>|<port>
 bool is_node(std::string_view text) {
   const std::size_t first = text.find('|'), last = text.rfind('|');
   std::uint64_t port = 0;
-  return first != std::string_view::npos && first != last && is_host(text.substr(0, first)) &&
-         is_address(text.substr(first + 1, last - first - 1)) && read_number(text.substr(last + 1), 1, 65535, port);
+  return first != std::string_view::npos && first != last && is_list_host(text.substr(0, first)) &&
+         is_list_address(text.substr(first + 1, last - first - 1)) &&
+         read_list_number(text.substr(last + 1), 1, 65535, port);
 }
 
 // Why `value` is no list of nodes; empty: it is one, of this version.
 std::string read_cluster(std::string_view value, std::uint64_t& version) {
   const std::size_t first_line = value.find('\n');
-  if (!read_number(value.substr(0, first_line), 1, ConfigStore::version_max, version))
+  if (!read_list_number(value.substr(0, first_line), 1, ConfigStore::version_max, version))
     return "cluster begins with a line that has its version, a number from 1 to 2^53-1";
   if (value.back() != '\n' || std::ranges::count(value, '\n') != 2)
     return "cluster has two lines, each with a line feed behind it: the version and the nodes";
@@ -63,6 +42,26 @@ std::string read_cluster(std::string_view value, std::uint64_t& version) {
 }
 
 }  // namespace
+
+bool read_list_number(std::string_view text, std::uint64_t least, std::uint64_t most, std::uint64_t& to) noexcept {
+  if (text.empty() || text.front() == '0') return false;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), to);
+  return error == std::errc{} && end == text.data() + text.size() && to >= least && to <= most;
+}
+
+bool is_list_host(std::string_view text) noexcept {
+  const auto is_alphanumeric = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
+  return !text.empty() && text.size() <= host_bytes_max && is_alphanumeric(text.front()) &&
+         text.find("..") == std::string_view::npos &&
+         std::ranges::all_of(text, [&](char c) { return is_alphanumeric(c) || c == '.' || c == '-'; });
+}
+
+bool is_list_address(std::string_view text) {
+  if (text.find('\0') != std::string_view::npos) return false;  // inet_pton() would end there
+  const std::string address(text);
+  in6_addr parsed{};
+  return inet_pton(AF_INET, address.c_str(), &parsed) == 1 || inet_pton(AF_INET6, address.c_str(), &parsed) == 1;
+}
 
 std::string ConfigStore::set(std::string_view key, std::uint32_t flags, std::string_view value) {
   if (key.starts_with(own_prefix)) return "keys that begin with tandem: are the server's own";

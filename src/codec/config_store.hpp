@@ -60,4 +60,10 @@ class ConfigStore {
   std::uint64_t version_ = 0;
 };
 
+// The parts of a list of nodes. A number is decimal, without sign, space or leading zero; a host is in lower case,
+// because a client stops reading at the letters END wherever they stand.
+bool read_list_number(std::string_view text, std::uint64_t least, std::uint64_t most, std::uint64_t& to) noexcept;
+bool is_list_host(std::string_view text) noexcept;
+bool is_list_address(std::string_view text);
+
 }  // namespace tandem

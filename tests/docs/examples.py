@@ -152,7 +152,8 @@ class Session:
                 (folder / entry.name).symlink_to(entry)
         build = folder / "build"
         (build / "bin").mkdir(parents=True)
-        (build / "bin/tandem").symlink_to(binary)
+        for program in (binary, binary.with_name("tandem-member")):
+            (build / "bin" / program.name).symlink_to(program)
         (build / "venv").symlink_to(ROOT / "build/venv")
         (tools / "tandem").symlink_to(binary)
         # Not a link, by which Python would not find its packages.

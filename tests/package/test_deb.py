@@ -47,6 +47,7 @@ state() {
   say "$1: program" test -x /usr/bin/tandem
   say "$1: settings" test -f /etc/tandem/tandem.toml
   say "$1: enabled" test -L /etc/systemd/system/multi-user.target.wants/tandem.service
+  say "$1: member enabled" test -L /etc/systemd/system/tandem.service.wants/tandem-member.service
   say "$1: user" getent passwd tandem
 }
 cp /mnt/*.deb /tmp/
@@ -77,10 +78,10 @@ say "installed beside an own user" dpkg --install /tmp/tandem_*.deb
 """
 
 EXPECTED = {
-    "installed": {"program": True, "settings": True, "enabled": True, "user": True},
-    "installed again": {"program": True, "settings": True, "enabled": False, "user": True},
-    "removed": {"program": False, "settings": True, "enabled": False, "user": True},
-    "purged": {"program": False, "settings": False, "enabled": False, "user": True},
+    "installed": {"program": True, "settings": True, "enabled": True, "member enabled": True, "user": True},
+    "installed again": {"program": True, "settings": True, "enabled": False, "member enabled": True, "user": True},
+    "removed": {"program": False, "settings": True, "enabled": False, "member enabled": True, "user": True},
+    "purged": {"program": False, "settings": False, "enabled": False, "member enabled": False, "user": True},
 }
 YES = [
     "its version",
@@ -119,8 +120,10 @@ def test_what_is_in_them(packages: dict[str, Path]) -> None:
     server, devel, library = files("tandem"), files("tandem-dev"), files("libtandem0")
     assert server >= {
         "/usr/bin/tandem",
+        "/usr/bin/tandem-member",
         "/etc/tandem/tandem.toml",
         "/usr/lib/systemd/system/tandem.service",
+        "/usr/lib/systemd/system/tandem-member.service",
         "/usr/share/man/man1/tandem.1.gz",
         "/usr/share/man/man5/tandem.toml.5.gz",
         "/usr/share/bash-completion/completions/tandem",

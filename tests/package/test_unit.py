@@ -47,6 +47,19 @@ def test_systemd_finds_no_mistake(unit: Path) -> None:
     assert run("systemd-analyze", "verify", "--man=no", unit) == ""
 
 
+def test_the_members_unit_is_bound_to_the_servers(unit: Path) -> None:
+    member = unit.with_name("tandem-member.service")
+    found = settings(member)
+    assert found["BindsTo"] == ["tandem.service"] and found["After"][0].startswith("tandem.service ")
+    (command,) = found["ExecStart"]
+    program, *words = command.split()
+    prefix = unit.parents[3]
+    assert (program, words) == (f"{prefix}/bin/tandem-member", ["run", "--config", f"{prefix}/etc/tandem/member.toml"])
+    assert os.access(program, os.X_OK)
+    assert run("systemd-analyze", "verify", "--man=no", unit, member) == ""
+    run("systemd-analyze", "security", "--offline=yes", "--threshold=20", member)
+
+
 def test_a_mistake_would_be_found(unit: Path, tmp_path: Path) -> None:
     bad = tmp_path / "tandem.service"
     bad.write_text(unit.read_text().replace("NoNewPrivileges=yes", "NoNewPrivilege=yes"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 from pathlib import Path
 
@@ -81,20 +80,25 @@ def test_its_values_take_effect() -> None:
     assert made["ServiceMonitor"]["spec"]["endpoints"][0]["authorization"]["credentials"]["name"] == "t"
 
 
-def test_a_fleets_publisher_is_a_second_container(tmp_path: Path) -> None:
-    """The values that docs/fleet.md prints, beside volumes of the chart's own."""
-    (values,) = re.findall(r"^```yaml\n(.*?)^```", (ROOT / "docs/fleet.md").read_text(), re.MULTILINE | re.DOTALL)
-    (tmp_path / "values.yaml").write_text(values)
-    made = template("--values", str(tmp_path / "values.yaml"), "--set", ALL)
+def test_a_fleets_member_is_a_second_container(tmp_path: Path) -> None:
+    """Beside volumes of the chart's own, and as the component of deploy/kubernetes has it."""
+    made = template("--set", f"{ALL},member.enabled=true,member.drain=90,member.extraArgs={{--ttl,15}}")
     (tmp_path / "made.yaml").write_text(made)
     output(TOOLS / "python/bin/kubernetes-validate", "--strict", tmp_path / "made.yaml")
-    (pod,) = [m["spec"]["template"]["spec"] for m in yaml.safe_load_all(made) if m and m["kind"] == "StatefulSet"]
-    server, publisher = pod["containers"]
+    manifests = {m["kind"]: m for m in yaml.safe_load_all(made) if m}
+    pod = manifests["StatefulSet"]["spec"]["template"]["spec"]
+    server, member = pod["containers"]
     assert server["args"][-2:] == ["--control", "/control/socket"]
     assert "/control" in {m["mountPath"] for m in server["volumeMounts"]}
-    assert {m["name"] for m in publisher["volumeMounts"]} == {"control", "fleet"}
-    assert {v["name"] for v in pod["volumes"]} == {"memory", "passwords", "metrics-token", "control", "fleet"}
-    # Without another volume, too: the socket's folder must belong to the server's user.
-    alone = [m for m in yaml.safe_load_all(template("--values", str(tmp_path / "values.yaml"))) if m]
-    (pod,) = [m["spec"]["template"]["spec"] for m in alone if m["kind"] == "StatefulSet"]
-    assert pod["securityContext"]["fsGroup"] == 11211
+    assert server["lifecycle"]["preStop"]["exec"]["command"] == ["sleep", "100"]
+    assert pod["terminationGracePeriodSeconds"] == 240
+    assert member["command"] == ["tandem-member"] and member["args"][-4:] == ["--drain", "90", "--ttl", "15"]
+    component = yaml.safe_load((ROOT / "deploy/kubernetes/member/kustomization.yaml").read_text())
+    (added,) = [
+        p["value"] for p in yaml.safe_load(component["patches"][0]["patch"]) if p["path"].endswith("containers/-")
+    ]
+    names = {word.partition("=")[0] for word in added["args"]}
+    assert names == {word for word in member["args"][:-2] if word.startswith("--")} | {"run"}
+    assert added["securityContext"] == member["securityContext"] and added["resources"] == member["resources"]
+    egress = manifests["NetworkPolicy"]["spec"]["egress"]
+    assert egress == yaml.safe_load(component["patches"][1]["patch"])[0]["value"]

@@ -35,6 +35,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
     secretName: {{ . }}
     defaultMode: 0440
 {{- end }}
+{{- if .Values.member.enabled }}
+- name: control
+  emptyDir: {}
+{{- end }}
 {{- with .Values.extraVolumes }}
 {{ toYaml . }}
 {{- end }}
@@ -54,6 +58,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 - name: metrics-token
   mountPath: /metrics-token
   readOnly: true
+{{- end }}
+{{- if .Values.member.enabled }}
+- name: control
+  mountPath: /control
 {{- end }}
 {{- with .Values.extraVolumeMounts }}
 {{ toYaml . }}
