@@ -23,6 +23,7 @@ EXPLAINED = {
     "initial-upload-closes-no-bugs": "not uploaded to Debian",
     "maintscript-calls-ldconfig": "CPack writes these scripts, beside the trigger",
     "pkg-config-unavailable-for-cross-compilation": "libraries lie in /usr/lib: a package is for one architecture",
+    "systemd-service-file-refers-to-unusual-wantedby-target": "the member starts with the server",
     "running with root privileges is not recommended": "tests may run as root",
 }
 
