@@ -111,10 +111,10 @@ void Parser::finish_large(Batch& batch, std::uint32_t connection, Location l, bo
     batch.commit();
     return;
   }
-  if (!q.has(option::meta) && q.has(option::no_reply)) return;
+  const bool mute = !q.has(option::meta) && q.has(option::no_reply);
   q.opcode = Opcode::nothing;
   q.reply = static_cast<std::uint8_t>(ReplyKind::line);
-  q.options = option::store_bad_block;
+  q.options = mute ? option::store_bad_block | option::no_reply : option::store_bad_block;
   q.key_bytes = 0;
   q.value = codec::line::bad_chunk.data();
   q.value_bytes = static_cast<std::uint32_t>(codec::line::bad_chunk.size());

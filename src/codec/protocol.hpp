@@ -89,6 +89,8 @@ class Parser {
   // The client's first byte, ahead of the first parse(), which else chooses the protocol. REQUIRES: speaks() is not
   // known yet.
   void begin(char first) noexcept { choose_mode(first); }
+  // Whether it has been chosen.
+  bool has_begun() const noexcept { return mode_ != Mode::undecided; }
   // Whether the next offered byte begins a command. If not, it continues one that is incomplete or of which keys are
   // left, or belongs to a value that is dropped.
   TD_INLINE bool begins_command() const noexcept {
@@ -117,7 +119,7 @@ class Parser {
   // After large_value. Either finish_large() when value and line end were received into the heap at `l` (ok: the line
   // end, if there is to be one, is CR LF; if not, the error reply is appended and the caller keeps and abandons `l`),
   // or refuse_large() when there is no memory: the reply is appended and the value, line end included, is swallowed by
-  // the following parse() calls. Both append at most one query. REQUIRES: !batch.full(), and that the batch with the
+  // the following parse() calls. Both append a query. REQUIRES: !batch.full(), and that the batch with the
   // last finished or refused large value was executed before.
   const LargeValue& large() const noexcept;
   void finish_large(Batch& batch, std::uint32_t connection, Location l, bool ok);

@@ -39,14 +39,11 @@ TD_INLINE void take(const CallState& s, Strip& strip, const Request& request, st
 
 // The candidates that devices have found for requests from number `first` on. Beside devices that alone have the index
 // nothing is the answer, too.
-TD_NOINLINE inline void put_found(const CallState& s, Strip& strip, std::size_t first) noexcept {
-  const Batch& found = *s.found;
+TD_NOINLINE inline void put_all_found(const CallState& s, Strip& strip, std::size_t first) noexcept {
   for (std::uint32_t i = 0; i < strip.count; ++i) {
     const auto place = static_cast<std::uint32_t>(s.found_at + first + i);
-    TD_DEBUG_ASSERT(!s.is_elsewhere || found.searched_at(place));
-    if (!found.searched_at(place)) break;
-    put_candidate(s, strip, i, found.locations()[place]);
-    strip.first[i] = strip.second[i] = &no_bucket;
+    TD_DEBUG_ASSERT(!s.is_elsewhere || s.found->searched_at(place));
+    if (!put_found(s, strip, i, place)) break;
   }
   if (TD_UNLIKELY(s.is_elsewhere)) strip.located = all_located;
 }
@@ -68,7 +65,7 @@ TD_INLINE void take_strip(CallState& s, Strip& strip, std::span<const From> from
     take(s, strip, from[next], key_kind);
     ++strip.count;
   }
-  if (TD_UNLIKELY(s.source == Source::located)) put_found(s, strip, s.taken);
+  if (TD_UNLIKELY(s.source == Source::found)) put_all_found(s, strip, s.taken);
   s.taken = next;
 }
 

@@ -52,8 +52,8 @@ std::size_t CallLane::run_in_epochs(std::size_t size, std::size_t first, ReplyVi
       if (asked != 0) take(done, asked);
       s.found_at = 0;
     }
-    s.source = TD_UNLIKELY(s.found != nullptr) && s.found->searched_at(s.found_at) ? lane::Source::located
-                                                                                   : lane::Source::text;
+    s.source =
+        TD_UNLIKELY(s.found != nullptr) && s.found->searched_at(s.found_at) ? lane::Source::found : lane::Source::text;
     std::size_t ran = 0;
     s.stopped = true;
     if (TD_LIKELY(lane::may_run(s))) {
@@ -103,7 +103,7 @@ std::size_t CallLane::run(std::size_t first, ReplyVisitor visit, void* visitor) 
   s.laps = &laps;
   std::uint64_t located = 0;
   lane::run_in_epoch(s, [&] {
-    if (TD_UNLIKELY(s.source == lane::Source::located)) {
+    if (TD_UNLIKELY(s.source == lane::Source::found)) {
       if (s.found->searched_at(s.found_at)) located = s.found->found.end - s.found_at;
       s.row.found = {.end = s.is_elsewhere ? 1u : 0u};
     }

@@ -20,9 +20,8 @@ struct CallState : State {
     if (TD_LIKELY(!requests.empty())) return f(requests[number]);
     f(Request{.key = keys[number], .key_check = key_kind == kind::get ? KeyCheck::store : KeyCheck::caller});
   }
-  // What devices have found for them, from place `found_at` of the batch on (Source::located); nullptr: nothing, but
-  // what they are asked for requests of which nothing is known.
-  const Batch* found = nullptr;
+  // What devices have found for them (State::found), from this place of the batch on; nullptr: nothing, but what they
+  // are asked for requests of which nothing is known.
   std::uint32_t found_at = 0;
   std::size_t taken = 0;       // requests placed in strips
   std::size_t answered = 0;    // requests with visited replies
@@ -36,7 +35,6 @@ struct CallState : State {
   // Keys and values of hits, copied because a set may rewrite an item in place while its value is visited.
   alignas(cache_line_bytes) char copies[strip_queries][copied_bytes_max + cache_line_bytes];
 
-  std::unique_ptr<Batch> asked;
   Batch row{1};  // the request without a plain form that is executed
 
  private:

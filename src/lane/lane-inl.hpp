@@ -494,7 +494,7 @@ TD_NOINLINE inline void run_as(State& s) {
       },
       [&s](Strip& strip, std::uint32_t k) TD_INLINE_LAMBDA {
         answer<M>(s, strip);
-        if (TD_UNLIKELY(strip.located != 0) && s.source == Source::located) count_located(s, strip);
+        if (TD_UNLIKELY(strip.located != 0) && s.source != Source::runs) count_located(s, strip);
         const bool is_full = s.out->size() + s.out->external_bytes() >= s.output_bytes_max ||
                              s.context.retired_bytes >= task::retired_bytes_per_epoch_max;
         return TD_LIKELY(!is_full) || !leave_before(s, k, std::exchange(s.ends_at, strip_queries));

@@ -12,6 +12,7 @@
 #include "codec/scan.hpp"
 #include "codec/tokens.hpp"
 #include "index/wanted_lanes.hpp"
+#include "lane/collect.hpp"
 #include "lane/state.hpp"
 #include "task/key_compare.hpp"
 #include "task/memory.hpp"
@@ -236,24 +237,27 @@ void answer_run(State& state, const Strip& strip, std::uint32_t i) {
     task::mark_reads(state.context.shared, reads);
 }
 
-const char* rewind(State& state, const Strip& strip, std::uint32_t i) noexcept {
-  Parser& parser = *state.segments[strip.segment(i)].parser;
-  if (strip.is_row(i)) return parser.rewind(state.rows->batch.query(place_of(state, strip) + i));
-  if (TD_LIKELY((strip.kind(i) & kind::continues) == 0)) {
-    parser.rewind_to_command();
-    return strip.line_of(i);
-  }
+QueryBegin begin_of(const State& state, const Strip& strip, std::uint32_t i) noexcept {
+  if (strip.is_row(i)) return {.query = state.rows->batch.query(place_of(state, strip) + i)};
+  if (TD_LIKELY((strip.kind(i) & kind::continues) == 0)) return {.command = strip.line_of(i)};
   const std::string_view key = strip.key_of(i);
   const char* line_end = key.data() + key.size();
   while (*line_end != '\r') ++line_end;
-  Query query{};
+  QueryBegin begin;
+  Query& query = begin.query;
   query.key = query.wire = key.data();
   query.key_bytes = static_cast<std::uint8_t>(key.size());
   query.wire_bytes = static_cast<std::uint32_t>(line_end - key.data());
   query.continues_line = 1;
   const bool is_gets = (strip.kind(i) & kind::command_mask) == kind::gets;
   query.reply = static_cast<std::uint8_t>(is_gets ? codec::ReplyKind::gets : codec::ReplyKind::get);
-  return parser.rewind(query);
+  return begin;
+}
+
+const char* rewind(State& state, const Strip& strip, std::uint32_t i) noexcept {
+  LaneSegment& segment = state.segments[strip.segment(i)];
+  segment.left = segment.incomplete = false;
+  return begin_of(state, strip, i).rewind(*segment.parser);
 }
 
 void stop(State& state, const Strip& strip, std::uint32_t i) noexcept {
@@ -321,7 +325,7 @@ void Laps::end(const Queries& queries, bool tasks) noexcept {
   // The caller of run() writes the histogram of PP, together with those of RV and SD.
   if (parse_) {
     counters_.cycles[index_of(Task::parse)].add(spent_[index_of(Task::parse)]);
-    counters_.queries[index_of(Task::parse)].add(on_host);
+    counters_.queries[index_of(Task::parse)].add(queries.all - std::min(queries.parsed, queries.all));
   }
   if (!tasks) return;
   counters_.batches_sampled.add();
@@ -334,8 +338,8 @@ void Laps::end(const Queries& queries, bool tasks) noexcept {
 }
 
 bool may_run(const State& state) noexcept {
-  return state.context.observer == nullptr &&
-         (state.source == Source::located || !state.context.shared.placement.wants_search());
+  return state.source == Source::located || state.source == Source::found ||
+         !state.context.shared.placement.wants_search();
 }
 
 bool choose_source(State& s) noexcept {
@@ -344,8 +348,10 @@ bool choose_source(State& s) noexcept {
     s.source = Source::text;  // while the context waited for the index, its flights were let go
     return true;
   }
+  if (s.source == Source::found) return true;
   // No device locates keys in packets or datagrams.
-  for (LaneSegment& segment : s.segments) segment.stopped = segment.binary || segment.frame != nullptr;
+  for (LaneSegment& segment : s.segments)
+    segment.stopped = segment.stopped || segment.binary || segment.frame != nullptr;
   return s.source == Source::located;
 }
 
@@ -386,7 +392,7 @@ void count_run(State& state, std::uint64_t queries, std::uint64_t rows) noexcept
   if (state.sets == 0 && rows == 0) return;
   counters.cmd_set.add(state.sets);
   counters.total_items.add(state.sets);
-  // As the executor does, so that the index grows under a client with all its sets in the lane.
+  // So that the index grows under a client with all its sets in the lane.
   if (TD_LIKELY(counters.total_items.get() - state.stored_at_check < task::stores_per_growth_check)) return;
   state.stored_at_check = counters.total_items.get();
   if (context.shared.index.wants_growth()) context.shared.maintenance.notify();
@@ -395,19 +401,21 @@ void count_run(State& state, std::uint64_t queries, std::uint64_t rows) noexcept
 }  // namespace lane
 
 namespace lane {
+
 namespace {
 
-// Before the first of the run's segments.
-void go_to_begin(State& s) noexcept {
+// Inline: of a short run it is a part that shows.
+TD_INLINE void begin_with_first(State& s) noexcept {
   s.parsing = 0;
   s.at = s.segments.empty() ? nullptr : s.segments[0].begin;
-  s.line = s.segments.empty() ? nullptr : line_at(s.segments[0]);
+  s.line = s.segments.empty() ? nullptr : line_at(s, s.segments[0]);
   s.answering = State::none;
   s.located_queries = s.device_keys = 0;
   s.timed_rows = {};
   s.ends_at = strip_queries;
+  s.found_segment = State::none;
   s.rows_answered.clear();
-  if (TD_UNLIKELY(s.source != Source::text) && !s.segments.empty())
+  if (TD_UNLIKELY(s.source != Source::text) && s.source != Source::found && !s.segments.empty())
     s.runs != nullptr ? s.runs->go_to(s.segments[0].begin) : s.located->go_to(s.segments[0].begin);
   for (LaneSegment& segment : s.segments) {
     segment.rest = segment.begin;
@@ -417,6 +425,9 @@ void go_to_begin(State& s) noexcept {
 }
 
 }  // namespace
+
+void go_to_begin(State& s) noexcept { begin_with_first(s); }
+
 }  // namespace lane
 
 Lane::Lane(Context& context, const ProtocolOptions& options, std::string_view instructions)
@@ -434,6 +445,7 @@ void Lane::set_answers(FrameRuns* runs, LocatedKeys* located) noexcept {
   TD_DEBUG_ASSERT(located == nullptr || (runs == nullptr && state_->cells_in == lane::CellsIn::table));
   state_->runs = runs;
   state_->located = located;
+  state_->found = nullptr;
   state_->source = runs != nullptr      ? lane::Source::runs
                    : located != nullptr ? lane::Source::located
                                         : lane::Source::text;
@@ -441,7 +453,17 @@ void Lane::set_answers(FrameRuns* runs, LocatedKeys* located) noexcept {
 
 void Lane::set_turn(std::uint64_t ticks) noexcept { state_->turn_ticks = ticks; }
 
-void Lane::set_messages(LaneMessages* messages) noexcept { state_->messages = messages; }
+void Lane::set_found(const Batch* found) noexcept {
+  TD_DEBUG_ASSERT(found == nullptr || state_->cells_in == lane::CellsIn::table);
+  state_->runs = nullptr;
+  state_->located = nullptr;
+  state_->found = found;
+  state_->source = found != nullptr ? lane::Source::found : lane::Source::text;
+}
+
+void Lane::set_owner(LaneOwner* owner) noexcept { state_->owner = owner; }
+
+void Lane::set_rows_only(bool rows_only) noexcept { state_->rows_only = rows_only; }
 
 void Lane::always_defer() noexcept { state_->always_defers = true; }
 
@@ -463,7 +485,7 @@ std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t 
   // A deferred set must be executed, also where the device's table has no room for its key.
   s.defers = !context_.shared.placement.wants_search() && lane::may_defer(s);
   lane::set_ring(s);
-  lane::go_to_begin(s);
+  lane::begin_with_first(s);
   std::size_t done = 0;
   lane::run_in_epoch(s, [&] {
     if (TD_UNLIKELY(sampled || time_parse)) {
@@ -475,7 +497,7 @@ std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t 
     lane::leave_segment(s);
     done = s.parsing;
   });
-  if (TD_UNLIKELY(s.is_elsewhere) && s.sets != 0) context_.shared.placement.reclaim_changes(context_.cache);
+  if (TD_UNLIKELY(s.is_elsewhere)) context_.shared.placement.reclaim_changes(context_.cache);
   std::uint64_t queries = 0, rows = 0;
   for (const LaneSegment& segment : segments) {
     queries += segment.queries;
@@ -485,11 +507,14 @@ std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t 
   s.last_queries = queries;
   lane::count_run(s, queries, rows);
   if (TD_UNLIKELY(s.located_queries != 0)) {
-    for (const Task task : {Task::parse, Task::search}) tasks.on_device[index_of(task)].add(s.located_queries);
+    tasks.on_device[index_of(Task::search)].add(s.located_queries);
+    if (s.source == lane::Source::located) tasks.on_device[index_of(Task::parse)].add(s.located_queries);
   }
   if (TD_UNLIKELY(sampled || time_parse)) {
     const lane::Laps::Queries& timed = s.timed_rows;
-    laps.end({queries + rows, s.sets + timed.inserts, timed.removes, s.located_queries}, sampled);
+    laps.end({queries + rows, s.sets + timed.inserts, timed.removes, s.located_queries,
+              s.source == lane::Source::located ? s.located_queries : 0},
+             sampled);
   }
   if (TD_UNLIKELY(s.rows != nullptr)) s.rows->end_run();
   return done;

@@ -8,9 +8,10 @@
 // pinned. The lane reads the input of many connections and appends the replies to an Output: the same bytes as the
 // general path writes.
 //
-// The lane stops in a connection's input, and the general path continues from `rest`: before a control command, one
-// that authenticates or closes, a large value that has not arrived, a command that is not complete, and one for which
-// no slot or no cell is at hand. Nothing of that command has been done.
+// The lane stops in a connection's input: before a control command, one that authenticates or closes, a large value
+// that has not arrived, a command that is not complete, and one for which no slot or no cell is at hand. Nothing of
+// that command has been done. Outside the run's epoch its owner takes that command (take()), executes it
+// (execute_taken()), and offers the rest again.
 //
 // Commands take effect in the order of the input: a get copies its value in its turn, and a set is executed in its
 // turn, in place (docs/decisions/0026) or beside the old item. A location found earlier is only a candidate, because
@@ -28,13 +29,16 @@
 // VLDB 2017, and docs/decisions/0006-strips.md).
 //
 // A device can fill strips, too. Requests for keys that it has located (frames/located_keys.hpp) are neither parsed nor
-// hashed nor searched for; of a set, what follows the key is parsed. Where the device alone has the index, the lane
-// stops before a row, and before a line without located keys. A miss is final when neither the overlay nor the key's
-// stripe knows better (docs/decisions/0020). A run of requests that it has answered (frames/frame_runs.hpp) takes the
-// place of one query, and its replies are appended in its turn. What it has left is parsed between them.
+// hashed nor searched for; of a set, what follows the key is parsed. A run of requests that it has answered
+// (frames/frame_runs.hpp) takes the place of one query, and its replies are appended in its turn. What it has left is
+// parsed between them. Or devices are given a list of the keys of any commands (collect()): the same parser comes to
+// the same queries again, and takes candidates by their number.
+//
+// Where devices alone have the index, the lane stops before a query for which they have not searched. A miss is final
+// when neither the overlay nor the key's stripe knows better (docs/decisions/0020).
 //
 // A datagram is a segment, too. Each of its commands has a message of its own, which begins with the datagram's frame.
-// Its first command may be plain; further ones are rows, ahead of which LaneMessages is asked.
+// Its first command may be plain; further ones are rows, ahead of which LaneOwner is asked.
 //
 // Source: DIDO III-A (the tasks it fuses); MemC3 3 (a read is a tag compare and a key compare). Decision 27.
 #pragma once
@@ -100,8 +104,13 @@ struct LaneSegment {
   std::uint32_t queries = 0;
   std::uint32_t rows = 0;       // keys, and commands without one, of commands that are not plain
   std::uint32_t row_metas = 0;  // of them, those of meta commands
-  // The general path must continue from `rest`; or its turn is over, and the rest waits for the next one.
-  bool stopped = false, turn_ended = false;
+  // The command at `rest` cannot be executed in the lane. Set ahead of a run, which keeps it, where the owner must act
+  // first.
+  bool stopped = false;
+  bool left = false;             // the same, for its kind
+  bool incomplete = false;       // there is no whole command at `rest`
+  bool turn_ended = false;       // the rest waits for the next turn
+  std::uint32_t first_key = 0;   // number of its first query among those of Lane::collect()
   std::uint64_t turn_begin = 0;  // in ticks: when its first row was executed; 0: none has been
   const char* frame = nullptr;   // of a datagram: what its messages begin with (codec/udp.hpp); nullptr: a stream
 
@@ -120,13 +129,16 @@ struct LaneSegment {
   // Prepares what is left for another run, which continues the message of a datagram's command of which keys are left.
   void resume() noexcept {
     const LaneSegment before = *this;
+    const Parser::Speaks speaks = parser->speaks();
     *this = {.begin = rest,
              .end = end,
              .parser = parser,
-             .binary = binary,
+             .binary = parser->has_begun() ? speaks == Parser::Speaks::binary : binary,
              .follows = follows,
              .within_command = !parser->begins_command(),
              .rest = rest,
+             .stopped = speaks == Parser::Speaks::neither && parser->has_begun(),
+             .first_key = before.first_key + before.queries + before.rows,
              .turn_begin = turn_begin,
              .frame = frame};
     if (frame == nullptr || !within_command) return;
@@ -137,15 +149,17 @@ struct LaneSegment {
   }
 };
 
-// Whom the lane asks about the messages of datagrams.
-class LaneMessages {
+// Whom the lane asks about the messages of datagrams, and tells of single requests.
+class LaneOwner {
  public:
   // Before a row of the segment. begins: the row begins another command, so that the segment's message is whole: it is
   // kept, or taken off the output. False: nothing more of the segment is answered. Throws std::bad_alloc.
   virtual bool before_row(LaneSegment& segment, bool begins) = 0;
+  // Only of runs of rows alone: the query has been answered, in the epoch that still lasts.
+  virtual void answered(const LaneSegment& segment, const Query& query, const Result& result) = 0;
 
  protected:
-  ~LaneMessages() = default;
+  ~LaneOwner() = default;
 };
 
 // A command that is not plain: its segment's number in the run, and of its last query what command_of() needs.
@@ -177,14 +191,19 @@ class Lane {
   // After so much time a stream's turn is over, before its next row. The time begins with the first one.
   void set_turn(std::uint64_t ticks) noexcept;
 
-  // Asked about segments that are datagrams, and outlives the runs over them.
-  void set_messages(LaneMessages* messages) noexcept;
+  // The same of keys that devices have searched for by collect(); nullptr: none. REQUIRES: the index is a CuckooIndex.
+  void set_found(const Batch* found) noexcept;
+
+  // Of segments that are datagrams, and of runs of rows alone; outlives the runs.
+  void set_owner(LaneOwner* owner) noexcept;
+
+  // Whether the following runs make rows of all commands, and tell the owner of each.
+  void set_rows_only(bool rows_only) noexcept;
 
   // For tests: sets that a later one overwrites are deferred even if no other worker sets their keys.
   void always_defer() noexcept;
 
-  // Whether a run may begin: the index is of a kind that the lane searches, it is on the host, or keys are located, and
-  // no observer follows single look-ups.
+  // Whether a run may begin: the index is on the host, or devices have located or found keys.
   bool may_run() const noexcept;
 
   // Answers the segments in order, in one epoch. Ends early, between two queries, when `out` holds output_bytes_max or
@@ -195,8 +214,29 @@ class Lane {
   // does: the epoch has ended then, and the segments must not be used again.
   std::size_t run(std::span<LaneSegment> segments, Output& out, std::size_t output_bytes_max, bool time_parse = false,
                   std::vector<std::string_view>* keys = nullptr);
-  // The commands that are not plain of the last run, in order.
+  // The commands that are not plain of the last run, or of execute_taken(), in order.
   std::span<const LaneRow> rows() const noexcept;
+
+  // Puts the segments' keys into the batch, which is empty, as far as it has room; a command without a key has a query,
+  // too. Each segment then begins with its first query, as after resume(). Keys may lie in memory that lasts until the
+  // next run. REQUIRES: as run().
+  void collect(std::span<LaneSegment> segments, Batch& batch) noexcept;
+  // Has devices that alone have the index search for the first keys of the segments, and waits. The next run takes what
+  // they have found. False: the index is on the host again, or there is no memory. REQUIRES: no epoch.
+  bool ask(std::span<LaneSegment> segments) noexcept;
+  // What they have found is not used any more.
+  void end_asking() noexcept;
+
+  // --- one command outside a run
+
+  // Parses the next query of the segment, from its rest on, and moves that.
+  ParseStop take(LaneSegment& segment) noexcept;
+  // Where the parser puts the end of a large value. What it has taken: at most one query.
+  Batch& taken() noexcept;
+  bool has_taken() const noexcept;
+  // Executes it alone (task::execute_alone()), and appends its reply to the output and to the segment's. Throws
+  // std::bad_alloc. REQUIRES: has_taken(), no control query.
+  void execute_taken(LaneSegment& segment, Output& out);
 
   // "scalar", "avx2", "avx512", "avx512-vaes", "neon".
   std::string_view instructions() const noexcept;

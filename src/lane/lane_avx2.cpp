@@ -7,6 +7,7 @@
 #include "codec/small_hits.hpp"
 #include "index/cuckoo/target_region.hpp"
 #include "lane/calls_state.hpp"
+#include "lane/collect.hpp"
 #include "lane/kernel_scalar.hpp"
 #include "task/key_compare.hpp"
 #include "task/memory.hpp"
@@ -31,7 +32,7 @@ bool has_avx2() noexcept {
 }  // namespace
 
 const Ops avx2_ops = {
-    "avx2", has_avx2, avx2::run<false>, avx2::run<true>, avx2::run_calls<false>, avx2::run_calls<true>};
+    "avx2", has_avx2, avx2::run<false>, avx2::run<true>, avx2::collect, avx2::run_calls<false>, avx2::run_calls<true>};
 
 }  // namespace tandem::lane
 #endif

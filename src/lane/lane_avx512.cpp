@@ -7,6 +7,7 @@
 #include "codec/small_hits.hpp"
 #include "index/cuckoo/target_region.hpp"
 #include "lane/calls_state.hpp"
+#include "lane/collect.hpp"
 #include "lane/kernel_scalar.hpp"
 #include "task/key_compare.hpp"
 #include "task/memory.hpp"
@@ -35,8 +36,13 @@ bool has_avx512() noexcept {
 }
 }  // namespace
 
-const Ops avx512_ops = {
-    "avx512", has_avx512, avx512::run<false>, avx512::run<true>, avx512::run_calls<false>, avx512::run_calls<true>};
+const Ops avx512_ops = {"avx512",
+                        has_avx512,
+                        avx512::run<false>,
+                        avx512::run<true>,
+                        avx512::collect,
+                        avx512::run_calls<false>,
+                        avx512::run_calls<true>};
 
 }  // namespace tandem::lane
 #endif

@@ -7,6 +7,7 @@
 #include "codec/small_hits.hpp"
 #include "index/cuckoo/target_region.hpp"
 #include "lane/calls_state.hpp"
+#include "lane/collect.hpp"
 #include "lane/kernel_scalar.hpp"
 #include "task/key_compare.hpp"
 #include "task/memory.hpp"
@@ -41,6 +42,7 @@ const Ops avx512_vaes_ops = {"avx512-vaes",
                              has_avx512_vaes,
                              avx512_vaes::run<false>,
                              avx512_vaes::run<true>,
+                             avx512_vaes::collect,
                              avx512_vaes::run_calls<false>,
                              avx512_vaes::run_calls<true>};
 

@@ -4,6 +4,7 @@
 #include "codec/binary.hpp"
 #include "codec/small_hits.hpp"
 #include "lane/calls_state.hpp"
+#include "lane/collect.hpp"
 #include "lane/kernel_neon.hpp"
 #include "task/key_compare.hpp"
 #include "task/memory.hpp"
@@ -14,8 +15,8 @@
 
 namespace tandem::lane {
 
-const Ops neon_ops = {"neon",          []() noexcept { return true; }, neon::run<false>,
-                      neon::run<true>, neon::run_calls<false>,         neon::run_calls<true>};
+const Ops neon_ops = {"neon",        []() noexcept { return true; }, neon::run<false>,     neon::run<true>,
+                      neon::collect, neon::run_calls<false>,         neon::run_calls<true>};
 
 }  // namespace tandem::lane
 #endif

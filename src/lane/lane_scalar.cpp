@@ -3,6 +3,7 @@
 #include "codec/binary.hpp"
 #include "codec/small_hits.hpp"
 #include "lane/calls_state.hpp"
+#include "lane/collect.hpp"
 #include "lane/kernel_scalar.hpp"
 #include "task/key_compare.hpp"
 #include "task/memory.hpp"
@@ -13,7 +14,7 @@
 
 namespace tandem::lane {
 
-const Ops scalar_ops = {"scalar",          []() noexcept { return true; }, scalar::run<false>,
-                        scalar::run<true>, scalar::run_calls<false>,       scalar::run_calls<true>};
+const Ops scalar_ops = {"scalar",        []() noexcept { return true; }, scalar::run<false>,     scalar::run<true>,
+                        scalar::collect, scalar::run_calls<false>,       scalar::run_calls<true>};
 
 }  // namespace tandem::lane

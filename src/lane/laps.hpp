@@ -21,9 +21,9 @@ class Laps {
     spent_[static_cast<std::size_t>(task)] += spent - std::min(spent, own_ticks_);
     last_ = now;
   }
-  // Of a run's queries: all, those that insert, those that remove, and those that a device has parsed and searched for.
+  // Of a run's queries: all, those that insert, those that remove, and those that a device has searched for, or parsed.
   struct Queries {
-    std::uint64_t all, inserts, removes, located;
+    std::uint64_t all = 0, inserts = 0, removes = 0, located = 0, parsed = 0;
   };
   // Adds the laps to the counters.
   void end(const Queries& queries, bool tasks) noexcept;

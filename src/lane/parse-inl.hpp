@@ -491,7 +491,7 @@ TD_INLINE void fill(State& s, Strip& strip, Lines lines) noexcept {
     }
     if (++s.parsing == s.segments.size()) break;
     s.at = s.segments[s.parsing].begin;
-    s.line = line_at(s.segments[s.parsing]);
+    s.line = line_at(s, s.segments[s.parsing]);
   }
   end_filling(s, strip, filling);
 }

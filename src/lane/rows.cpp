@@ -8,23 +8,25 @@
 #include "codec/reply.hpp"
 #include "codec/reply_writer.hpp"
 #include "lane/state.hpp"
+#include "task/alone.hpp"
 #include "task/memory.hpp"
 #include "task/settled.hpp"
 
 namespace tandem::lane {
-namespace {
 
 bool has_rows(State& state) noexcept {
-  if (TD_LIKELY(state.rows != nullptr)) return true;
   try {
-    state.rows = std::make_unique<Rows>(Deferring::ring_strips * strip_queries);
+    if (TD_UNLIKELY(state.rows == nullptr)) state.rows = std::make_unique<Rows>(Deferring::ring_strips * strip_queries);
   } catch (const std::bad_alloc&) {
     return false;
   }
+  state.rows->batch.found.end = state.is_elsewhere ? UINT32_MAX : 0;
   return true;
 }
 
-// The general path executes it: it is not a query of the store, or changes what the client may ask.
+namespace {
+
+// It is executed outside the run: it is not a query of the store, or changes what the client may ask.
 bool is_left(const Query& query) noexcept {
   namespace binary = codec::binary;
   if (TD_UNLIKELY(query.opcode == Opcode::control)) return true;
@@ -80,7 +82,7 @@ bool turn_has_ended(const State& state, LaneSegment& segment) noexcept {
 bool enter_command(State& state, LaneSegment& segment, const Query& q) {
   const bool begins = q.continues_line == 0 && q.wire != segment.begin;
   segment.output_end = state.out->size();
-  if (TD_UNLIKELY(!state.messages->before_row(segment, begins))) return false;
+  if (TD_UNLIKELY(!state.owner->before_row(segment, begins))) return false;
   if (begins) begin_message(state, segment);
   return true;
 }
@@ -111,6 +113,7 @@ void write(State& state, const Query& q, const Result& result, std::uint32_t i, 
   count(state, segment, q);
   const std::size_t externals = out.externals().size();
   codec::write_reply(q, result, {context.shared.heap, context.shared.clock, state.options, out});
+  if (TD_UNLIKELY(state.rows_only) && state.owner != nullptr) state.owner->answered(segment, q, result);
   if (TD_UNLIKELY(out.externals().size() != externals)) {
     segment.take_externals(externals, out.externals().size());
     if (out.size() + out.external_bytes() >= state.output_bytes_max) state.ends_at = i + 1;
@@ -157,7 +160,7 @@ bool answer(State& state, const Strip& strip, std::uint32_t i, std::uint32_t pla
   Batch& batch = state.rows->batch;
   const Query& q = batch.query(place);
   Result& r = batch.result(place);
-  if (!q.is_plain_read() || TD_UNLIKELY(!read_usually(state, strip, i, q, r)))
+  if (!q.is_plain_read() || TD_UNLIKELY(state.rows_only) || TD_UNLIKELY(!read_usually(state, strip, i, q, r)))
     return execute(state, strip, i, place, laps);
   if (TD_UNLIKELY(laps != nullptr)) end_lap(state, q, true, *laps);
   write(state, q, r, i, laps);
@@ -185,10 +188,16 @@ bool execute_row(State& state, const Strip& strip, std::uint32_t i, Batch& batch
   return settled == task::Settled::done;
 }
 
+void execute_taken(State& state) {
+  Batch& taken = state.rows->taken;
+  task::execute_alone(state.context, taken, [&] { write(state, taken.query(0), taken.result(0), 0, nullptr); });
+  taken.clear();
+}
+
 namespace {
 // Whether a device may have answered what follows in the segment, or located its keys.
 bool may_be_known(const State& state, const LaneSegment& segment) noexcept {
-  if (state.source == Source::text || segment.binary) return false;
+  if (state.source == Source::text || state.source == Source::found || segment.binary) return false;
   if (state.source == Source::runs) return state.runs->next(segment.end) != segment.end;
   const char* const line = state.located->next_line();
   return line != nullptr && line < segment.end;
@@ -197,7 +206,11 @@ bool may_be_known(const State& state, const LaneSegment& segment) noexcept {
 
 std::uint32_t take_rows(State& state, LaneSegment& segment, std::uint32_t place, std::uint32_t places) noexcept {
   // While devices alone have the index, nothing else searches for a row.
-  if (TD_UNLIKELY(state.is_elsewhere || !has_rows(state))) return 0;
+  if (TD_UNLIKELY(state.is_elsewhere) && state.source != Source::found) return 0;
+  if (TD_UNLIKELY(!has_rows(state))) {
+    segment.left = true;
+    return 0;
+  }
   Parser& parser = *segment.parser;
   Rows& rows = *state.rows;
   // They come one by one behind a plain command, as the next one may be plain, and where a device may know it. All that
@@ -223,6 +236,8 @@ std::uint32_t take_rows(State& state, LaneSegment& segment, std::uint32_t place,
   const bool ends =
       !is_whole && (stop == ParseStop::close || stop == ParseStop::quit || stop == ParseStop::large_value);
   if (TD_UNLIKELY(end == place)) {
+    segment.left = ends;
+    segment.incomplete = !ends;
     if (ends) {
       parser.rewind_to_command();
     } else {
@@ -230,7 +245,7 @@ std::uint32_t take_rows(State& state, LaneSegment& segment, std::uint32_t place,
     }
     return 0;
   }
-  // What the lane does not take is met again by the general path, or behind the last one of these queries.
+  // What the lane does not take is met again when it is executed alone, or behind the last one of these queries.
   std::uint32_t taken_end = ends ? end - 1 : end;
   for (std::uint32_t i = place; i < taken_end; ++i) {
     if (TD_UNLIKELY(is_left(rows.batch.query(i)))) taken_end = i;
@@ -242,7 +257,8 @@ std::uint32_t take_rows(State& state, LaneSegment& segment, std::uint32_t place,
     state.at = parser.rewind(rows.batch.query(taken_end));
     rows.last_end = nullptr;
   }
-  state.line = parser.begins_command() ? nullptr : within_row;
+  state.line = parser.begins_command() && !state.rows_only ? nullptr : within_row;
+  segment.left = taken_end == place;
   return taken_end - place;
 }
 
@@ -259,7 +275,7 @@ bool answer_row(State& state, const Strip& strip, std::uint32_t i, Laps* laps) {
 }
 
 bool answer_as_row(State& state, const Strip& strip, std::uint32_t i, Laps* laps) {
-  if (TD_UNLIKELY(state.is_elsewhere || !has_rows(state))) return false;
+  if (TD_UNLIKELY(!has_rows(state))) return false;
   const std::uint32_t place = place_of(state, strip) + i;
   state.rows->batch.query(place) = query_of(strip, i);
   return answer(state, strip, i, place, laps);

@@ -13,6 +13,7 @@ struct Rows {
   // By the queries' places in the ring: strip * strip_queries + query. What the parser derives lasts until the run
   // ends.
   Batch batch;
+  Batch taken{1};                  // Lane::taken()
   const char* last_end = nullptr;  // of the last row's command, or key
 
   void end_run() noexcept {

@@ -231,7 +231,12 @@ struct Mode {
 };
 
 // What fills strips: the text of requests, and what a device has told of it (Lane::set_answers()).
-enum class Source : std::uint8_t { text, located, runs };
+enum class Source : std::uint8_t {
+  text,
+  located,
+  runs,
+  found  // by number: Lane::set_found()
+};
 
 // Where a key's cells are, by the index's kind. The hot path is the table's: one comparison tells all other kinds from
 // it, that a kind has stages of its own (has_own_stages()), or does not search buckets (`set` and what follows).
@@ -304,6 +309,9 @@ struct State {
   Source source = Source::text;
   LocatedKeys* located = nullptr;     // of Source::located
   FrameRuns* runs = nullptr;          // of Source::runs
+  const Batch* found = nullptr;       // of Source::found
+  std::uint32_t found_segment = 0;    // of the last query that was given a number
+  std::uint32_t found_next = 0;       // number of the next one, if it is of that segment
   std::uint64_t located_queries = 0;  // of this run of the lane
   std::uint64_t device_keys = 0;      // answered by a device, likewise
   Laps* laps = nullptr;
@@ -328,9 +336,11 @@ struct State {
   std::uint64_t last_queries = 0;                         // of the last run
   std::uint64_t sets_before = 0, overwritten_before = 0;  // the counters when may_defer() last judged
   std::unique_ptr<Rows> rows;                             // nullptr: no run has had one
+  std::unique_ptr<Batch> asked;                           // Lane::ask(); nullptr: devices were never asked
   Laps::Queries timed_rows{};                             // of this run, inserts and removes
   std::uint64_t turn_ticks = ~std::uint64_t{0};           // Lane::set_turn()
-  LaneMessages* messages = nullptr;                       // Lane::set_messages()
+  LaneOwner* owner = nullptr;                             // Lane::set_owner()
+  bool rows_only = false;                                 // Lane::set_rows_only()
   std::vector<LaneRow> rows_answered;
   // The run ends before this query of the strip that is answered: what was written before it is to be sent.
   std::uint32_t ends_at = strip_queries;
@@ -357,6 +367,7 @@ struct Ops {
   bool (*supported)() noexcept;
   void (*run)(State&);
   void (*run_timed)(State&);  // with State::laps
+  void (*collect)(State&, class Collected&) noexcept;
   void (*run_calls)(CallState&) noexcept;
   void (*run_calls_timed)(CallState&) noexcept;
 };
@@ -383,6 +394,8 @@ Deferred take_deferred(State& state, const Strip& strip, std::uint32_t i) noexce
 TD_NOINLINE void execute_deferred(State& state, const Deferred& deferred) noexcept;
 // Whether the run that begins defers sets: in the last ones, workers have set the same keys at once.
 bool may_defer(State& state) noexcept;
+// Goes before the first of the run's segments.
+void go_to_begin(State& s) noexcept;
 // Gives the run its ring.
 void set_ring(State& state) noexcept;
 // As Lane::may_run().
@@ -472,16 +485,18 @@ TD_INLINE void begin_message(State& state, LaneSegment& segment) {
 }
 // Has the segment's parser begin with query i again. Returns where that is.
 TD_NOINLINE const char* rewind(State& state, const Strip& strip, std::uint32_t i) noexcept;
-// Stops query i's segment before that query.
-TD_NOINLINE void stop(State& state, const Strip& strip, std::uint32_t i) noexcept;
+// Ends the run before query i of the strip that was parsed last: no device has searched for it.
+TD_NOINLINE void end_before(State& state, Strip& strip, std::uint32_t i) noexcept;
 
 // --- rows
 
 // State::line while the segment's parser is within a command.
 inline constexpr char within_row[] = "";
-TD_INLINE const char* line_at(const LaneSegment& segment) noexcept {
-  return TD_LIKELY(!segment.within_command) ? nullptr : within_row;
+TD_INLINE const char* line_at(const State& state, const LaneSegment& segment) noexcept {
+  return TD_LIKELY(!segment.within_command && !state.rows_only) ? nullptr : within_row;
 }
+// The run's rows; false: there is no memory for them.
+TD_NOINLINE bool has_rows(State& state) noexcept;
 // Has the parser make queries of commands at State::at, or keys of one, and moves that behind them. place: of the first
 // one in the ring, where there are so many places. Returns how many; 0: the lane's part of the segment ends at
 // State::at.
@@ -497,6 +512,8 @@ TD_NOINLINE bool execute_row(State& state, const Strip& strip, std::uint32_t i, 
 TD_NOINLINE bool answer_row(State& state, const Strip& strip, std::uint32_t i, Laps* laps);
 // The same for a plain read that is not usual (Found::other), or has a value that is pinned.
 TD_NOINLINE bool answer_as_row(State& state, const Strip& strip, std::uint32_t i, Laps* laps);
+// Executes what Lane::take() has taken, for the segment that is being answered. Throws std::bad_alloc.
+TD_NOINLINE void execute_taken(State& state);
 // The place of the strip's first query in the ring.
 TD_INLINE std::uint32_t place_of(const State& state, const Strip& strip) noexcept {
   return static_cast<std::uint32_t>(&strip - state.ring_begin) * strip_queries;

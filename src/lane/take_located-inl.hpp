@@ -27,6 +27,15 @@ TD_INLINE void put_candidate(const State& s, Strip& strip, std::uint32_t i, Loca
   }
 }
 
+// What devices have found for query i, which is number `place` of those that they were asked for. False: they were not
+// asked for it, or it is discarded.
+TD_INLINE bool put_found(const State& s, Strip& strip, std::uint32_t i, std::uint32_t place) noexcept {
+  if (TD_UNLIKELY(!s.found->searched_at(place))) return false;
+  put_candidate(s, strip, i, s.found->locations()[place]);
+  strip.first[i] = strip.second[i] = &no_bucket;
+  return true;
+}
+
 // Takes the set of which find() has found the key. False: the lane does not take it.
 TD_NOINLINE inline bool take_located_set(State& s, Filling& filling, const LaneSegment& segment) noexcept {
   LocatedKeys& keys = *s.located;
@@ -132,10 +141,38 @@ TD_INLINE void take_runs_and_parse(State& s, Strip& strip) noexcept {
   });
 }
 
-// --- either of them
+// --- what they have found by number (Lane::collect())
+
+// As parse(). A query's number is known by its segment and those before it there.
+TD_INLINE void parse_found(State& s, Strip& strip) noexcept {
+  parse(s, strip);
+  for (std::uint32_t i = 0; i < strip.count; ++i) {
+    if (const std::uint32_t segment = strip.segment(i); segment != s.found_segment) {
+      s.found_segment = segment;
+      s.found_next = s.segments[segment].first_key;
+    }
+    if (TD_LIKELY(put_found(s, strip, i, s.found_next++))) continue;
+    if (TD_UNLIKELY(s.is_elsewhere)) end_before(s, strip, i);
+  }
+  if (TD_UNLIKELY(s.is_elsewhere)) strip.located = all_located;
+}
+
+// --- any of them
 
 TD_NOINLINE inline void take_and_parse(State& s, Strip& strip) noexcept {
+  if (TD_UNLIKELY(s.source == Source::found)) return parse_found(s, strip);
   s.source == Source::runs ? take_runs_and_parse(s, strip) : take_located_and_parse(s, strip);
+}
+
+// Adds the keys of the segments' commands, one strip after the other in the same place.
+inline void collect(State& s, Collected& to) noexcept {
+  Strip& strip = s.ring_begin[0];
+  do {
+    strip.count = 0;
+    strip.rows = 0;
+    parse(s, strip);
+  } while (to.add(s, strip) && strip.count == strip_queries);
+  strip.count = 0;
 }
 
 // Counts the queries of the strip, which was answered as far as its segments have not stopped.

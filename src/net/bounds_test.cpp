@@ -103,17 +103,27 @@ TEST(SlowReader, AReplacedPinnedValueIsSentAsItWas) {
   const std::string before = pattern(900'000, 4);
   ASSERT_EQ(other.set("big", before), "STORED\r\n");
   Client slow(s.port(), small_window);
-  // A strip of meta gets, which are not executed twice; so many do not fit the kernel's buffers.
-  std::string requests, expected;
-  for (std::uint32_t i = 0; i < strip_queries_max; ++i) {
-    requests += "mg big v\r\n";
-    expected += "VA 900000\r\n" + before + "\r\n";
-  }
+  // So many do not fit the kernel's buffers: the last ones are executed when the first have been read.
+  std::string requests;
+  for (std::uint32_t i = 0; i < 8; ++i) requests += "mg big v\r\n";
   slow.send(requests);
   ASSERT_TRUE(eventually([&] { return other.stat("pinned_bytes", "tandem") != 0; }));
   for (unsigned i = 0; i < 80 / divisor; ++i) ASSERT_EQ(other.set("big", pattern(900'000, 100 + i)), "STORED\r\n");
   ASSERT_EQ(other.ask("delete big\r\n"), "DELETED\r\n");
-  EXPECT_TRUE(slow.read(expected.size()) == expected);
+  const std::string expected = "VA 900000\r\n" + before + "\r\n";
+  std::uint32_t hits = 0, misses = 0;
+  while (hits + misses != 8) {
+    const std::string begin = slow.read(4);
+    if (begin == "EN\r\n") {
+      ++misses;
+      continue;
+    }
+    EXPECT_EQ(misses, 0u);
+    ASSERT_TRUE(begin + slow.read(expected.size() - begin.size()) == expected) << hits;
+    ++hits;
+  }
+  EXPECT_NE(hits, 0u);
+  EXPECT_NE(misses, 0u);
 }
 
 // Many of them: at the limit of all connections together, the connection with the most is closed and the rest are
@@ -153,11 +163,11 @@ TEST(SlowReader, PinsInTotalAreBounded) {
   TestServer s(any_port(1), small_engine(64));
   Client other(s.port());
   for (int i = 0; i < 20; ++i) ASSERT_EQ(other.set("b" + std::to_string(i), std::string(900'000, 'b')), "STORED\r\n");
-  // A meta get is not executed twice, so each of these pins up to 20 values.
+  // Each of these pins a value, or two.
   std::string request;
   for (int i = 0; i < 20; ++i) request += "mg b" + std::to_string(i) + " v t\r\n";
   std::vector<std::unique_ptr<Client>> slow;
-  for (int i = 0; i < 20; ++i) {
+  for (int i = 0; i < 60; ++i) {
     slow.push_back(std::make_unique<Client>(s.port(), small_window));
     slow.back()->send(request);
     ASSERT_LE(other.stat("pinned_bytes", "tandem"), (std::uint64_t{64} << 20) / pinned_share);
@@ -172,7 +182,7 @@ TEST(SlowReader, PinsInTotalAreBounded) {
 // what was asked for is sent as it was.
 TEST(SlowReader, ShortValuesDoNotPinAllPages) {
   constexpr std::size_t value_bytes = 40'000;
-  constexpr unsigned keys = 1200, clients = 150, keys_each = 8;
+  constexpr unsigned keys = 1200, clients = 200, keys_each = 6;
   const std::string path = "/tmp/tandem-pages-test-" + std::to_string(getpid());  // kernel buffers are small
   ServerOptions options = any_port(1);
   options.unix_path = path;

@@ -19,6 +19,7 @@
 
 #include "codec/protocol.hpp"
 #include "heap/heap.hpp"
+#include "lane/lane.hpp"
 #include "net/limits.hpp"
 #include "net/recorder.hpp"
 #include "net/stream.hpp"
@@ -88,7 +89,10 @@ class KeptInput {
   };
   using Memory = std::unique_ptr<char[], Free>;
   // Not operator new, which would use the memory reserve for what can be refused.
-  static Memory try_allocate(std::size_t bytes) noexcept { return Memory(static_cast<char*>(std::malloc(bytes))); }
+  // The lane reads behind it.
+  static Memory try_allocate(std::size_t bytes) noexcept {
+    return Memory(static_cast<char*>(std::malloc(bytes + lane_padding_bytes)));
+  }
   static Memory allocate(std::size_t bytes) {
     Memory memory = try_allocate(bytes);
     if (memory == nullptr) throw std::bad_alloc();
@@ -191,7 +195,6 @@ struct Connection {
   bool ended = false;        // the client has closed its side, or the socket has failed: receive until that shows
   bool waiting = false;      // in the list of connections that are served again without an event
   bool resumes = false;      // kept input holds more than an incomplete request: parse it before receiving
-  bool large_waits = false;  // the parser stopped at a large value; kept input begins with its first bytes
   bool after_large = false;  // its last request was a value received into its slot
   bool is_control = false;   // came by the control socket
   bool in_flight = false;    // a batch with queries of it is with a device

@@ -7,10 +7,8 @@
 
 namespace tandem::net {
 
-ConnectionLimits::ConnectionLimits(State& state, const Context& context, NetCounters& counters,
-                                   Connections& connections, double turn)
+ConnectionLimits::ConnectionLimits(State& state, NetCounters& counters, Connections& connections, double turn)
     : state_(state),
-      context_(context),
       counters_(counters),
       connections_(connections),
       has_timeouts_(state.options.idle_timeout_s != 0 || state.options.tls.enabled),

@@ -16,9 +16,8 @@ namespace tandem::net {
 
 class ConnectionLimits {
  public:
-  // All outlive the limits. turn: a connection's turn in a batch, in ns.
-  ConnectionLimits(State& state, const Context& context, NetCounters& counters, Connections& connections,
-                   double turn = turn_ns);
+  // All outlive the limits. turn: a connection's turn, in ns.
+  ConnectionLimits(State& state, NetCounters& counters, Connections& connections, double turn = turn_ns);
 
   void begin_pass(std::uint64_t number, std::uint64_t begin_ticks) noexcept {
     pass_ = number;
@@ -48,20 +47,8 @@ class ConnectionLimits {
   // output is closed: one that is stalled, else the one that holds the most; false: that is `c` itself.
   bool charge(const Connection& c, MemoryBudget& budget, std::uint64_t bytes) noexcept;
 
-  // Turns. `entry` numbers the connections of a batch.
-  void begin_batch() noexcept { turn_entry_ = UINT32_MAX; }
-  // Whether a turn's time has passed since its first strip or control command in this batch. Excludes time spent
-  // waiting for a device.
-  bool turn_has_ended(std::uint32_t entry) noexcept {
-    const std::uint64_t now = cycles_now();
-    if (TD_LIKELY(entry == turn_entry_)) return now - turn_begin_ > turn_ticks_ + context_.waited_ticks - turn_waited_;
-    turn_entry_ = entry;
-    turn_begin_ = now;
-    restart_datagrams();  // the connection's time is not the datagrams'
-    turn_waited_ = context_.waited_ticks;
-    return false;
-  }
-  // The same for all datagrams together, by processor time: an answer is not dropped because the machine is busy.
+  // Turns: whether the time of all datagrams together is over, by processor time, as an answer is not dropped because
+  // the machine is busy.
   bool datagram_time_has_ended() noexcept;
   void restart_datagrams() noexcept { datagrams_begin_ns_ = 0; }
   std::uint64_t turn_ticks() const noexcept { return turn_ticks_; }
@@ -75,7 +62,6 @@ class ConnectionLimits {
   std::uint32_t now_s() const noexcept { return state_.engine.shared().clock.now_s(); }
 
   State& state_;
-  const Context& context_;
   NetCounters& counters_;
   Connections& connections_;
   const bool has_timeouts_;
@@ -87,9 +73,7 @@ class ConnectionLimits {
   std::uint32_t stalled_s_ = 0;
   std::uint64_t stalled_bytes_ = 0;
   std::uint32_t none_stalled_before_s_ = 0;
-  std::uint32_t turn_entry_ = UINT32_MAX;
-  std::uint64_t turn_begin_ = 0, turn_waited_ = 0;  // ticks; the context's waited_ticks then
-  std::uint64_t datagrams_begin_ns_ = 0;            // of processor time; 0: not looked at yet
+  std::uint64_t datagrams_begin_ns_ = 0;  // of processor time; 0: not looked at yet
 };
 
 }  // namespace tandem::net

@@ -68,7 +68,7 @@ class Limits : public testing::Test {
   NetCounters counters_;
   Recorder recorder_{state_.events, state_.prefixes, engine_.shared()};
   Connections connections_{state_, *context_, counters_, recorder_};
-  ConnectionLimits limits_{state_, *context_, counters_, connections_};
+  ConnectionLimits limits_{state_, counters_, connections_};
   std::vector<Fd> clients_;
 };
 
@@ -174,21 +174,6 @@ TEST_F(IdleLimits, IdleConnectionsAreClosedOnceASecond) {
   limits_.check_timeouts();
   EXPECT_TRUE(waits.is_closed());
   EXPECT_EQ(counters_.idle_kicks.get(), 2u);
-}
-
-// What a connection waits for devices is not of its turn.
-TEST_F(Limits, ATurnIsOverWhenItsOwnTimeIs) {
-  limits_.begin_batch();
-  EXPECT_FALSE(limits_.turn_has_ended(0));
-  const std::uint64_t begin = cycles_now();
-  while (cycles_now() - begin <= 2 * limits_.turn_ticks()) continue;
-  context_->waited_ticks += std::uint64_t{1} << 60;
-  EXPECT_FALSE(limits_.turn_has_ended(0));
-  context_->waited_ticks -= std::uint64_t{1} << 60;
-  EXPECT_TRUE(limits_.turn_has_ended(0));
-  EXPECT_FALSE(limits_.turn_has_ended(1));
-  limits_.begin_batch();
-  EXPECT_FALSE(limits_.turn_has_ended(0));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "net/dispatcher.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 
@@ -13,43 +14,60 @@ void Dispatcher::empty_input() {
 }
 
 // Where the device can read it.
-bool Dispatcher::wait_in_input(UdpDatagram& datagram) {
+void Dispatcher::wait_in_input(UdpDatagram& datagram) {
   make_room(datagram.bytes);
   InputArena& input = batches_.input();
   char* const to = input.room();
   std::memcpy(to, datagram.data, datagram.bytes);
   input.take(datagram.bytes);
-  return lane_.wait(datagram, to + udp_frame_bytes, to + datagram.bytes);
+  lane_.wait(datagram, to + udp_frame_bytes, to + datagram.bytes);
 }
 
-// Submits the batch if devices begin with its plan. If its last connection has more input (continues), that waits until
-// the batch is answered. False: it stays here.
-bool Dispatcher::hand_over_batch(bool continues) {
-  Intake& in = batches_.in();
-  if (in.stays_here || in.has_unparsed()) return false;
-  const Plan& plan = worker_.planner.plan_for(in.batch->size());
-  in.batch->plan = plan_cpu;
-  if (!worker_.runner->can_begin(plan)) return false;
-  if (!free_flight()) return false;
-  worker_.meter.parsed(in.batch->size());
-  if (continues && in.entries.back().rest != in.entries.back().input_end) {
-    in.entries.back().stop = Stop::yield;
-    worker_.counters.conn_yields.add();
-  }
-  batches_.hand_over([&] { worker_.runner->submit(plan); });
-  return true;
+void Dispatcher::run_long(Connection& c, const char* begin, const char* end, std::uint64_t waits_since) {
+  lane_.wait(c, begin, end, waits_since);
+  keep_time();
+  lane_.run();
 }
 
-// The same for input that a device answers from its bytes.
+// Submits what waits, if devices begin with its plan.
+bool Dispatcher::hand_over() {
+  const Intake& in = batches_.in();
+  if (in.empty()) return false;
+  // No device begins with packets; where devices alone have the index, it is asked for the keys of all then.
+  const bool has_others = frames_.takes_keys() && std::ranges::any_of(in.segments, [](const LaneSegment& s) {
+                            return s.binary || s.frame != nullptr;
+                          });
+  if (frames_.is_open() && !has_others) return hand_over_frames();
+  return frames_.takes_keys() && hand_over_keys();
+}
+
+// Input that a device answers from its bytes, or of which it locates the keys.
 bool Dispatcher::hand_over_frames() {
-  Intake& in = batches_.in();
-  if (!in.has_unparsed() || !in.entries.empty() || in.batch->size() != 0) return false;
   const Plan& plan = frames_.plan_of_waiting();
   if (!begins_with_input(plan) || !worker_.runner->can_begin(plan)) return false;
   if (!free_flight()) return false;
   FrameColumns* const columns = worker_.runner->frames_to_fill(plan);
   if (columns == nullptr || !frames_.fill(*columns)) return false;
   batches_.hand_over([&] { worker_.runner->submit_frames(plan, worker_.server.protocol.cas); });
+  return true;
+}
+
+// The keys of what waits.
+bool Dispatcher::hand_over_keys() {
+  constexpr std::uint64_t key_bytes_min = 2;
+  const Intake& in = batches_.in();
+  std::uint64_t bytes = 0;
+  for (const LaneSegment& s : in.segments) bytes += static_cast<std::uint64_t>(s.end - s.begin);
+  const std::uint64_t keys_max = std::min<std::uint64_t>(bytes / key_bytes_min, UINT32_MAX);
+  if (!worker_.runner->can_begin(worker_.planner.plan_for(static_cast<std::uint32_t>(keys_max)))) return false;
+  if (!free_flight()) return false;
+  lane_.collect();
+  const Plan plan = search_alone(worker_.planner.plan_for(in.batch->size()));
+  if (in.batch->size() == 0 || !worker_.runner->can_begin(plan)) {
+    in.batch->clear();
+    return false;
+  }
+  batches_.hand_over([&] { worker_.runner->submit(plan); });
   return true;
 }
 
@@ -68,19 +86,9 @@ bool Dispatcher::free_flight() {
 void Dispatcher::answer_oldest() {
   keep_time();
   batches_.begin_answer();
-  if (batches_.in().has_unparsed()) {
-    answer_frames();
-  } else {
-    batches_.answer();
-  }
-  batches_.end_answer();
-}
-
-// Answers the intake for which a device has, or should have, made replies.
-void Dispatcher::answer_frames() {
-  frames_.take_replies();
+  if (batches_.in().batch->size() == 0) frames_.take_replies();
   lane_.run();
-  batches_.run(false);
+  batches_.end_answer();
 }
 
 }  // namespace tandem::net

@@ -14,21 +14,13 @@ namespace {
 
 class Dispatching : public Parts {
  public:
-  explicit Dispatching(const std::shared_ptr<Device>& device = nullptr) : Parts(device) { dispatcher.begin_pass(); }
+  explicit Dispatching(const std::shared_ptr<Device>& device = nullptr, bool alone = false) : Parts(device, 0, alone) {
+    dispatcher.begin_pass();
+  }
   // Gives the connection's input to the dispatcher as the last of a pass.
   void ask(const Client& client, std::string_view input) {
     add(client.connection, input);
     dispatcher.run_all();
-  }
-
-  // Has the input wait for the lane, which does not see the bytes behind it. False: the lane does not take it.
-  bool wait(Connection& c, std::string_view bytes) {
-    InputArena& input = batches.input();
-    char* const begin = input.room();
-    std::memcpy(begin, bytes.data(), bytes.size());
-    std::memset(begin + bytes.size(), '\n', lane_padding_bytes);
-    input.take(bytes.size());
-    return lane.wait(c, begin, begin + bytes.size(), 0);
   }
 
   FrameStage frames{worker, connections, limits, sender, responder, batches, lane};
@@ -51,24 +43,19 @@ TEST(Dispatcher, WhereNoDeviceServesTheLaneAnswers) {
   Dispatching s(device);
   s.store("a", "1");
   EXPECT_TRUE(s.frames.is_open());
-  EXPECT_TRUE(s.lane.is_open());
   device->lose();
   while (s.frames.is_open()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     s.dispatcher.begin_pass();
   }
-  EXPECT_FALSE(s.frames.takes_queries());
-  ASSERT_TRUE(s.lane.is_open());
+  EXPECT_FALSE(s.frames.takes_keys());
   const Client client = s.connect();
-  s.ask(client, "mn\r\n");  // its parser knows the protocol then
-  EXPECT_EQ(Parts::receive(client.socket), "MN\r\n");
-  ASSERT_TRUE(s.wait(client.connection, "get a\r\n"));
-  s.dispatcher.run_all();
+  s.ask(client, "get a\r\n");
   EXPECT_EQ(Parts::receive(client.socket), hit("a", "1") + "END\r\n");
 }
 
-// A third batch does not wait long for a device that hangs: the host runs it. What the device has is answered later, in
-// order.
+// A third intake does not wait long for a device that hangs: the host answers it. What the device has is answered
+// later, in order.
 TEST(Dispatcher, ADeviceThatIsLateDelaysOnlyWhatItHas) {
   const auto device = std::make_shared<SimDevice>(SimOptions{});
   Dispatching s(device);
@@ -92,59 +79,26 @@ TEST(Dispatcher, ADeviceThatIsLateDelaysOnlyWhatItHas) {
   EXPECT_EQ(s.worker.runner->in_flight(), 0u);
 }
 
-// A datagram's message of more keys than a batch holds is whole before anything else is answered.
-TEST(Dispatcher, AMessageOfSeveralBatchesIsNotHandedOver) {
-  const auto device = std::make_shared<SimDevice>(SimOptions{});
-  Dispatching s(device);
-  s.store("a", "1");
-  const Client client = s.connect();
-  const auto udp = Parts::connect_udp();
-  const std::string line = "get a" + times(device_batch_queries + 100, " none") + " a\r\n";
-  UdpDatagram& datagram = s.datagram_of(udp, line);
-  s.parser.parse(datagram, line.data(), line.data() + line.size(), [] { FAIL() << "the batch is empty"; });
-  EXPECT_EQ(datagram.messages, 1u);
-  s.ask(client, "get a\r\n");
-  while (s.worker.runner->in_flight() != 0) s.dispatcher.answer_oldest();
-  EXPECT_EQ(Parts::receive(client.socket), hit("a", "1") + "END\r\n");
-  EXPECT_EQ(Parts::receive(udp.first).substr(udp_frame_bytes), times(2, hit("a", "1")) + "END\r\n");
-}
-
-// The rest of a connection's input waits until what was handed over is answered.
-TEST(Dispatcher, AConnectionIsInOneBatchAtATime) {
-  const auto device = std::make_shared<SimDevice>(SimOptions{});
-  Dispatching s(device);
-  const Client client = s.connect();
-  const std::string input = times(device_batch_queries + 100, "get a\r\n");
-  s.batches.add_entry(&client.connection, input.data(), input.data() + input.size());
-  s.parser.parse(client.connection, [&] { s.dispatcher.run_batch(true); });
-  EXPECT_TRUE(client.connection.in_flight);
-  EXPECT_TRUE(s.batches.in().entries.empty());
-  EXPECT_EQ(s.worker.counters.conn_yields.get(), 1u);
-  s.dispatcher.answer_oldest();
-  EXPECT_EQ(Parts::receive(client.socket), times(device_batch_queries, "END\r\n"));
-  EXPECT_TRUE(client.connection.resumes);
-  EXPECT_EQ(client.connection.kept.size(), 100 * std::string_view("get a\r\n").size());
-}
-
-// A connection that the lane's replies have blocked is in no batch in flight.
-TEST(Dispatcher, WhatFollowsTheLaneStaysWithTheHost) {
-  const auto device = std::make_shared<SimDevice>(SimOptions{});
-  Dispatching s(device);
-  s.store("x", "1");
-  s.lane.begin_pass(false, false);
-  const Client fills = s.connect(), late = s.connect();
-  s.add(late.connection, "mn\r\n");  // its parser knows its protocol now
-  s.batches.run(false);
-  ASSERT_EQ(Parts::receive(late.socket), "MN\r\n");
-  const std::string line = "gat 0 y\r\n", full = times(device_batch_queries, line);
-  s.add(fills.connection, full);
-  ASSERT_EQ(s.batches.batch().size(), device_batch_queries);
-  ASSERT_TRUE(s.wait(late.connection, "get x\r\nverbosity 1\r\n" + times(100, line)));
-  s.lane.run();
-  EXPECT_EQ(Parts::receive(fills.socket), times(device_batch_queries, "END\r\n"));
-  s.dispatcher.run_batch(false);
-  EXPECT_FALSE(late.connection.in_flight);
-  EXPECT_EQ(Parts::receive(late.socket), hit("x", "1") + "END\r\nOK\r\n" + times(100, "END\r\n"));
+// Beside a device that alone has the index, and other input that it locates the keys of.
+TEST(Dispatcher, TheEndOfALargeValueIsNoCommand) {
+  Dispatching s(std::make_shared<SimDevice>(SimOptions{}), true);
+  const std::string value(9000, 'v');
+  const Client fills = s.connect(), other = s.connect();
+  const auto answer = [&] {
+    s.dispatcher.run_all();
+    while (s.worker.runner->in_flight() != 0) s.dispatcher.answer_oldest();
+  };
+  s.add(fills.connection, "set v 0 0 9000\r\n");
+  answer();
+  ASSERT_NE(fills.connection.fill, nullptr);
+  Fill& fill = *fills.connection.fill;
+  value.copy(fill.value, value.size());
+  fill.received_bytes = value.size();
+  s.add(fills.connection, "\r\nget v\r\n");
+  s.add(other.connection, "get a\r\n");
+  answer();
+  EXPECT_EQ(Parts::receive(fills.socket), "STORED\r\n" + hit("v", value) + "END\r\n");
+  EXPECT_EQ(Parts::receive(other.socket), "END\r\n");
 }
 
 TEST(Dispatcher, MakesRoomByAnsweringWhatWasReceived) {

@@ -8,12 +8,13 @@
 namespace tandem::net {
 
 void FrameStage::begin_pass() noexcept {
-  is_open_ = takes_datagrams_ = takes_queries_ = false;
+  is_open_ = takes_datagrams_ = takes_keys_ = false;
   if (TD_LIKELY(!worker_.runner->has_devices())) return;
   const Plan& plan = worker_.planner.plan_for(UINT32_MAX);
-  is_open_ = begins_with_input(plan) && worker_.runner->frames_to_fill(plan) != nullptr;
+  is_open_ = begins_with_input(plan) && !lane_.tells_of_requests() && worker_.runner->frames_to_fill(plan) != nullptr;
   takes_datagrams_ = is_open_ && plan == plan_frames;
-  takes_queries_ = !is_open_ && worker_.runner->can_begin(plan);
+  takes_keys_ = worker_.runner->can_begin(plan) && (!begins_with_input(plan) || plan == plan_located_index ||
+                                                    worker_.runner->frames_to_fill(plan) == nullptr);
 }
 
 namespace {
@@ -69,7 +70,7 @@ bool FrameStage::fill(FrameColumns& frames) {
   const InputArena& input = batches_.input();
   frames.clear();
   for (const LaneSegment& s : batches_.in().segments) {
-    if (s.binary || s.within_command) continue;
+    if (s.binary || s.within_command || s.stopped) continue;
     if (TD_LIKELY(s.frame == nullptr)) {
       static_cast<void>(frames.add_stream(input.offset_of(s.begin), static_cast<std::uint64_t>(s.end - s.begin)));
     } else if (takes_datagrams_) {
@@ -98,7 +99,11 @@ void FrameStage::send_all_whole() {
   }
   in.segments.resize(left);
   in.waits.resize(left);
-  responder_.flush();
+  if (!responder_.messages().empty()) {
+    const Meter::Timed timed(worker_.meter, Task::send);
+    responder_.messages().send();
+  }
+  responder_.output().clear();
   worker_.meter.record_lane(in, answered_);
   for (const LaneWait& wait : answered_) {
     if (TD_UNLIKELY(wait.connection == nullptr)) continue;
@@ -112,7 +117,7 @@ void FrameStage::send_all_whole() {
 bool FrameStage::send_whole(const LaneSegment& segment, LaneWait& wait) {
   const InputArena& input = batches_.input();
   FrameRun run;
-  if (segment.binary ||
+  if (segment.binary || segment.stopped ||
       !worker_.runner->take_whole_frames(input.offset_of(segment.begin), input.offset_of(segment.end), run))
     return false;
   sample_keys(segment.begin, segment.end);

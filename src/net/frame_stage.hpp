@@ -33,8 +33,8 @@ class FrameStage {
   void begin_pass() noexcept;
   // Whether a device begins with the input of this pass.
   bool is_open() const noexcept { return is_open_; }
-  // Whether devices search for queries instead, which are batched for them.
-  bool takes_queries() const noexcept { return takes_queries_; }
+  // Whether devices search for keys where they do not begin with the input.
+  bool takes_keys() const noexcept { return takes_keys_; }
   // The plan for the input that waits; one of the host where it does not pay.
   const Plan& plan_of_waiting() noexcept;
   // Puts it into the device's columns. False: there is nothing for the device.
@@ -58,7 +58,7 @@ class FrameStage {
   Responder& responder_;
   Batches& batches_;
   LaneStage& lane_;
-  bool is_open_ = false, takes_queries_ = false;
+  bool is_open_ = false, takes_keys_ = false;
   bool takes_datagrams_ = false;    // which a device can only answer whole
   std::vector<LaneWait> answered_;  // whose input the device has answered whole
 };

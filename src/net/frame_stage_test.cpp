@@ -19,37 +19,22 @@ class Framing : public testing::Test, public Parts {
   Framing() : Parts(std::make_shared<SimDevice>(SimOptions{}), std::uint64_t{16} << 20) {
     worker.runner->set_patience(std::chrono::hours(1));
   }
-  // A connection with a known protocol, from a first request.
-  Client connect_text() {
-    Client client = connect();
-    add(client.connection, "mn\r\n");
-    batches.run(false);
-    EXPECT_EQ(receive(client.socket), "MN\r\n");
-    return client;
-  }
   struct Asked {
     const Client& client;
     std::string input;
   };
   // Has the device answer these, and waits until it has. Again while it is not ready yet, which leaves them to the
   // host; `client` may then have replies.
+  using Parts::ask;
   void ask(const std::vector<Asked>& all) {
     for (;;) {
       dispatcher.begin_pass();
-      for (const auto& [client, input] : all) wait(client.connection, input);
+      for (const auto& [client, input] : all) add(client.connection, input);
       dispatcher.run_all();
       if (worker.runner->in_flight() != 0) break;
       for (const auto& [client, input] : all) static_cast<void>(receive(client.socket));
     }
     while (!batches.has_answers()) std::this_thread::yield();
-  }
-  // Receives the input into the arena, as Receiver does.
-  void wait(Connection& c, std::string_view bytes) {
-    InputArena& input = batches.input();
-    char* const begin = input.room();
-    std::memcpy(begin, bytes.data(), bytes.size());
-    input.take(bytes.size());
-    ASSERT_TRUE(lane.wait(c, begin, begin + bytes.size(), 0));
   }
   std::uint64_t whole() const { return worker.counters.device_streams.get(); }
 
@@ -60,7 +45,7 @@ class Framing : public testing::Test, public Parts {
 TEST_F(Framing, AStreamThatOneRunAnswersIsSentWhole) {
   store("a", "1");
   store("b", "22");
-  const Client first = connect_text(), mixed = connect_text(), last = connect_text();
+  const Client first = connect(), mixed = connect(), last = connect();
   ask({{first, "get a\r\nget b\r\n"}, {mixed, "get a\r\nset c 0 0 1\r\nx\r\nget b\r\n"}, {last, "get b\r\n"}});
   dispatcher.answer_oldest();
   EXPECT_EQ(receive(first.socket), hit("a", "1") + "END\r\n" + hit("b", "22") + "END\r\n");
@@ -72,7 +57,7 @@ TEST_F(Framing, AStreamThatOneRunAnswersIsSentWhole) {
 // A key that was stored behind the launch: its miss is not final, and only its own stream is the host's.
 TEST_F(Framing, AMissThatIsNotFinalLeavesOtherStreamsWhole) {
   store("a", "1");
-  const Client first = connect_text(), misses = connect_text(), last = connect_text();
+  const Client first = connect(), misses = connect(), last = connect();
   ask({{first, "get a\r\n"}, {misses, "get a\r\nget new\r\n"}, {last, "get a\r\nget a\r\n"}});
   store("new", "2");
   dispatcher.answer_oldest();
@@ -86,7 +71,7 @@ TEST_F(Framing, AMissThatIsNotFinalLeavesOtherStreamsWhole) {
 TEST_F(Framing, WhatASocketDoesNotTakeOfAWholeStreamIsSentLater) {
   const std::string value(60, 'v');
   store("v", value);
-  const Client slow = connect_text(), next = connect_text();
+  const Client slow = connect(), next = connect();
   const int bytes = 4096;
   ASSERT_EQ(setsockopt(slow.connection.fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes), 0);
   ask({{slow, times(300, "get v\r\n")}, {next, "get v\r\n"}});
@@ -109,7 +94,7 @@ TEST_F(Framing, WhatASocketDoesNotTakeOfAWholeStreamIsSentLater) {
 TEST_F(Framing, WhatASocketDoesNotTakeOfLentRepliesIsSentLater) {
   const std::string value(60, 'v'), gets = times(60, "get v\r\n"), replies = times(60, hit("v", value) + "END\r\n");
   store("v", value);
-  const Client slow = connect_text(), next = connect_text();
+  const Client slow = connect(), next = connect();
   const int bytes = 4096;
   ASSERT_EQ(setsockopt(slow.connection.fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes), 0);
   const std::string set = "set c 0 0 1\r\nx\r\n";
@@ -133,7 +118,7 @@ TEST_F(Framing, WhatASocketDoesNotTakeOfLentRepliesIsSentLater) {
 TEST_F(Framing, WhatTheLaneLeavesGoesBehindLentReplies) {
   const std::string value(60, 'v'), replies = times(60, hit("v", value) + "END\r\n");
   store("v", value);
-  const Client client = connect_text();
+  const Client client = connect();
   ask({{client, "set c 0 0 1\r\nx\r\n" + times(60, "get v\r\n") + "delete c\r\nget v\r\n"}});
   dispatcher.answer_oldest();
   EXPECT_EQ(receive(client.socket), "STORED\r\n" + replies + "DELETED\r\n" + hit("v", value) + "END\r\n");
@@ -143,7 +128,7 @@ TEST_F(Framing, AValuePinnedBehindLentRepliesIsUnpinned) {
   const std::string value(60, 'v'), large(20'000, 'l'), replies = times(60, hit("v", value) + "END\r\n");
   store("v", value);
   store("large", large);
-  const Client client = connect_text();
+  const Client client = connect();
   ask({{client, times(60, "get v\r\n") + "get large\r\n"}});
   dispatcher.answer_oldest();
   EXPECT_EQ(whole(), 0u);

@@ -3,52 +3,36 @@
 #include <algorithm>
 #include <span>
 
+#include "net/lane_ranges.hpp"
+#include "net/log.hpp"
+
 namespace tandem::net {
-namespace {
 
-OutputRange range_of(const LaneSegment& segment, const Output& output) noexcept {
-  return {&output, segment.output_begin, segment.output_end, segment.externals_begin, segment.externals_end};
-}
-
-// Keys of the line are left.
-bool is_within_line(const LaneSegment& segment) noexcept {
-  return segment.rest != segment.end && !segment.binary && !segment.parser->begins_command() &&
-         segment.rest[-1] != '\n';
-}
-
-}  // namespace
-
-LaneStage::LaneStage(WorkerState& worker, Connections& connections, const ConnectionLimits& limits, Sender& sender,
-                     Responder& responder, Batches& batches, RequestParser& parser)
+LaneStage::LaneStage(WorkerState& worker, Connections& connections, ConnectionLimits& limits, Sender& sender,
+                     Responder& responder, Batches& batches)
     : worker_(worker),
       connections_(connections),
+      limits_(limits),
       sender_(sender),
       responder_(responder),
       batches_(batches),
-      parser_(parser),
       lane_(*worker.context, worker.server.protocol) {
   lane_.set_turn(limits.turn_ticks());
-  lane_.set_messages(this);
+  lane_.set_owner(this);
 }
 
-// Clients that watch, and the log, are told of single requests, which only the general path does.
-bool LaneStage::may_wait() const noexcept {
-  return is_allowed_ && worker_.recorder.flags() == 0 && !worker_.is_verbose(2);
-}
-
-bool LaneStage::wait(Connection& c, const char* begin, const char* end, std::uint64_t waits_since) {
-  if (!is_open_ || c.fill != nullptr || c.large_waits) return false;
+void LaneStage::wait(Connection& c, const char* begin, const char* end, std::uint64_t waits_since) {
   Intake& in = batches_.in();
+  const bool fills = TD_UNLIKELY(c.fill != nullptr);
+  if (TD_UNLIKELY(!c.parser.has_begun()) && begin != end && !fills) c.parser.begin(*begin);
   const Parser::Speaks speaks = c.parser.speaks();
-  if (speaks == Parser::Speaks::neither || in.segments.size() == UINT16_MAX) return false;
-  if (speaks == Parser::Speaks::binary && TD_UNLIKELY(!lane_.may_run())) return false;  // no device takes packets
-  TD_ASSERT(batches_.input().has_behind(end, lane_padding_bytes));
   LaneSegment& segment = in.segments.emplace_back();
-  segment.begin = begin;
+  segment.begin = segment.rest = begin;
   segment.end = end;
   segment.parser = &c.parser;
   segment.binary = speaks == Parser::Speaks::binary;
-  segment.within_command = !c.parser.begins_command(begin, end);
+  segment.stopped = fills || TD_UNLIKELY(speaks == Parser::Speaks::neither);
+  segment.within_command = !fills && !c.parser.begins_command(begin, end);
   if (TD_UNLIKELY(waits_since != 0)) {
     in.oldest_receipt = std::min(in.oldest_receipt, waits_since);
   } else if (TD_UNLIKELY(in.sampled)) {
@@ -57,66 +41,28 @@ bool LaneStage::wait(Connection& c, const char* begin, const char* end, std::uin
   LaneWait& wait = in.waits.emplace_back();
   wait.connection = &c;
   wait.waits_since = waits_since;
-  return true;
 }
 
-bool LaneStage::wait(UdpDatagram& datagram, const char* begin, const char* end) {
+void LaneStage::wait(UdpDatagram& datagram, const char* begin, const char* end) {
   const Parser::Speaks speaks = datagram.parser->speaks();
   Intake& in = batches_.in();
-  if (TD_UNLIKELY(!takes_datagrams_ || speaks == Parser::Speaks::neither || in.segments.size() == UINT16_MAX))
-    return false;
   const UdpDatagram* const before = in.waits.empty() ? nullptr : in.waits.back().datagram;
   LaneSegment& segment = in.segments.emplace_back();
-  segment.begin = begin;
+  segment.begin = segment.rest = begin;
   segment.end = end;
   segment.parser = &*datagram.parser;
-  // Behind one that the parser goes on with they are executed in the order of their receipt.
+  // Behind one of which a command is executed alone they are executed in the order of their receipt.
   segment.follows = before != nullptr && before->reply.port == datagram.reply.port;
   segment.binary = speaks == Parser::Speaks::binary;
+  segment.stopped = TD_UNLIKELY(speaks == Parser::Speaks::neither);
   segment.frame = begin - udp_frame_bytes;
   LaneWait& wait = in.waits.emplace_back();
   wait.datagram = &datagram;
   if (TD_UNLIKELY(in.sampled)) wait.waits_since = cycles_now();
-  return true;
-}
-
-void LaneStage::run() {
-  Intake& in = batches_.in();
-  if (in.segments.empty()) return worker_.runner->end_answers();
-  has_run_ = false;
-  open_ = nullptr;
-  asked_ = 0;
-  for (std::size_t first = 0; first < in.segments.size();) {
-    const std::span<LaneSegment> left = std::span(in.segments).subspan(first);
-    lane_.set_answers(worker_.runner->runs(), worker_.runner->located());
-    // The lane may be closed meanwhile: a client may watch since the input was received, or a device has no answers.
-    if (TD_UNLIKELY(!may_run())) {
-      for (LaneSegment& segment : left) segment.rest = segment.begin;
-      break;
-    }
-    has_run_ = true;
-    const std::size_t done = run_from(first);
-    if (TD_LIKELY(done == left.size())) break;
-    first = resume_at(first + done, done != 0);
-  }
-  if (TD_UNLIKELY(open_ != nullptr)) drop_open_message();
-  lane_.set_answers(nullptr, nullptr);
-  worker_.runner->end_answers();
-  worker_.meter.record_lane(in, in.waits);
-  for (std::size_t i = 0; i < in.segments.size(); ++i) {
-    if (in.waits[i].datagram == nullptr) {
-      parse_rest(in.segments[i], in.waits[i]);
-    } else if (TD_UNLIKELY(in.segments[i].rest != in.segments[i].end)) {
-      parse_rest_of(in.segments[i], *in.waits[i].datagram);
-    }
-  }
-  in.segments.clear();
-  in.waits.clear();
-  in.rows.clear();
 }
 
 // Its last message is whole, unless keys of its command are left.
-TD_INLINE void LaneStage::end_datagram(const LaneSegment& segment, UdpDatagram& datagram, bool is_cut) {
+void LaneStage::end_datagram(const LaneSegment& segment, UdpDatagram& datagram, bool is_cut) {
   Messages& messages = responder_.messages();
   datagram.executed += segment.queries;
   if (TD_UNLIKELY(!segment.has_replies() || datagram.is_over)) return;
@@ -132,12 +78,7 @@ TD_INLINE void LaneStage::end_datagram(const LaneSegment& segment, UdpDatagram& 
 
 // Counts what the run has answered of the segment, and sends its replies. is_cut: the run has ended in it.
 TD_INLINE void LaneStage::end(const LaneSegment& segment, LaneWait& wait, bool is_cut, Ended& ended) {
-  ended.queries += segment.queries + segment.rows;
-  ended.metas += segment.row_metas;
-  for (const LaneCommand meta : {LaneCommand::meta_read, LaneCommand::meta_read_key, LaneCommand::meta_store})
-    ended.metas += segment.commands[static_cast<std::size_t>(meta)];
-  for (std::size_t command = 0; command < lane_command_count; ++command)
-    wait.commands[command] += segment.commands[command];
+  count(segment, wait, ended);
   if (TD_UNLIKELY(wait.datagram != nullptr)) return end_datagram(segment, *wait.datagram, is_cut);
   if (!segment.has_replies()) return;
   {
@@ -147,8 +88,16 @@ TD_INLINE void LaneStage::end(const LaneSegment& segment, LaneWait& wait, bool i
   if (TD_UNLIKELY(worker_.meter.sampled())) wait.sent_at = cycles_now();
 }
 
+// The rows of the last run, which began with segment `first`.
+void LaneStage::note_rows(std::size_t first) {
+  for (LaneRow row : lane_.rows()) {
+    row.segment += static_cast<std::uint32_t>(first);
+    batches_.in().rows.push_back(row);
+  }
+}
+
 // Has the lane run over the segments from this one on, and sends their replies. Returns how many are done.
-std::size_t LaneStage::run_from(std::size_t first) {
+TD_INLINE std::size_t LaneStage::run_from(std::size_t first) {
   Intake& in = batches_.in();
   Output& output = responder_.output();
   const std::span<LaneSegment> left = std::span(in.segments).subspan(first);
@@ -156,15 +105,10 @@ std::size_t LaneStage::run_from(std::size_t first) {
   const std::size_t full_bytes = output.size() + static_cast<std::size_t>(output.external_bytes()) + output_flush_bytes;
   open_ = nullptr;
   const std::size_t done = lane_.run(left, output, full_bytes, worker_.meter.sampled(), worker_.meter.keys_of(in));
-  for (LaneRow row : lane_.rows()) {
-    row.segment += static_cast<std::uint32_t>(first);
-    in.rows.push_back(row);
-  }
+  if (TD_UNLIKELY(!lane_.rows().empty())) note_rows(first);
   Ended ended;
   for (std::size_t i = 0; i < left.size(); ++i) end(left[i], in.waits[first + i], i == done, ended);
-  worker_.meter.parsed(ended.queries);
-  worker_.meter.answered(ended.queries);
-  worker_.counters.cmd_meta.add(ended.metas);
+  add(ended);
   if (TD_UNLIKELY(!responder_.messages().empty())) {
     const Meter::Timed timed(worker_.meter, Task::send);
     responder_.messages().send();
@@ -173,12 +117,111 @@ std::size_t LaneStage::run_from(std::size_t first) {
   return done;
 }
 
+// What a device has told of the intake, as long as the epoch lasts that protects it.
+TD_NOINLINE void LaneStage::take_answers() noexcept {
+  Batch& batch = *batches_.in().batch;
+  if (TD_UNLIKELY(batch.size() != 0)) return lane_.set_found(&batch);
+  if (TD_UNLIKELY(tells_of_requests())) return lane_.set_answers(nullptr, nullptr);
+  lane_.set_answers(worker_.runner->runs(), worker_.runner->located());
+}
+
+// Has the lane run over all segments.
+TD_INLINE void LaneStage::run_all() {
+  const std::size_t count = batches_.in().segments.size();
+  asked_ = 0;
+  for (std::size_t first = 0; first < count;) {
+    if (TD_UNLIKELY(worker_.runner->has_devices())) {
+      take_answers();
+      if (!lane_.may_run()) return;  // or the device has no answers any more
+    }
+    const std::size_t done = run_from(first);
+    if (TD_LIKELY(done == count - first)) return;
+    first = resume_at(first + done, done != 0);
+  }
+}
+
+void LaneStage::run() {
+  Intake& in = batches_.in();
+  if (in.empty()) return worker_.runner->end_answers();
+  open_ = nullptr;
+  lane_.set_rows_only(tells_of_requests());
+  run_all();
+  if (TD_UNLIKELY(worker_.runner->has_devices())) end_answers();
+  if (TD_UNLIKELY(worker_.context->shared.placement.wants_search())) run_asked();
+  if (TD_UNLIKELY(open_ != nullptr)) drop_open_message();
+  for (std::size_t i = 0; i < in.segments.size(); ++i) finish(i);
+  worker_.meter.record_lane(in, in.waits);
+  in.segments.clear();
+  in.waits.clear();
+  in.rows.clear();
+  if (TD_UNLIKELY(in.batch->size() != 0)) in.batch->clear();
+}
+
+void LaneStage::end_answers() noexcept {
+  lane_.set_answers(nullptr, nullptr);
+  worker_.runner->end_answers();
+  worker_.runner->relieve();
+}
+
+// The next runs do nothing for it.
+void LaneStage::pass_over(LaneSegment& segment) noexcept {
+  segment.begin = segment.rest;
+  segment.stopped = segment.rest != segment.end || segment.stopped;
+  segment.forget_replies(responder_.output());
+  segment.queries = segment.rows = segment.row_metas = 0;
+  segment.commands = {};
+}
+
+// Whether nothing but the place of its next key is missing: also of what a run over located keys has passed over.
+bool LaneStage::waits_for_search(std::size_t number) const noexcept {
+  const LaneSegment& segment = batches_.in().segments[number];
+  const LaneWait& wait = batches_.in().waits[number];
+  if (segment.left || (wait.connection != nullptr && wait.connection->fill != nullptr)) return false;
+  if (segment.parser->speaks() == Parser::Speaks::neither) return false;
+  const bool is_passed = (segment.binary || segment.frame != nullptr) && segment.rest == segment.begin;
+  return (!segment.stopped || is_passed) && goes_on(segment, wait);
+}
+
+// Devices alone have the index: they are asked for what they have not been told of, and waited for, piece by piece.
+void LaneStage::run_asked() {
+  Intake& in = batches_.in();
+  for (;;) {
+    bool any = false;
+    for (std::size_t i = 0; i < in.segments.size(); ++i) {
+      LaneSegment& segment = in.segments[i];
+      if (waits_for_search(i)) {
+        segment.resume();
+        any = true;
+      } else {
+        pass_over(segment);
+      }
+    }
+    if (!any || !lane_.ask(in.segments)) return;
+    asked_ = 0;
+    const auto before = executed();
+    std::size_t first = 0;
+    while (first < in.segments.size() && lane_.may_run()) {
+      const std::size_t done = run_from(first);
+      if (done == in.segments.size() - first) break;
+      first = resume_at(first + done, done != 0);
+    }
+    lane_.end_asking();
+    if (executed() == before) return;
+  }
+}
+
 // The output was full at this segment. If its connection is blocked now, its stream waits; the rest continue.
 // has_ended: the run has ended segments before it. Returns the first segment to offer again.
 std::size_t LaneStage::resume_at(std::size_t first, bool has_ended) noexcept {
   const std::span<LaneSegment> all(batches_.in().segments);
   if (!has_ended && all[first].rest == all[first].begin) return all.size();  // the lane is closed now
-  for (LaneSegment& segment : all.subspan(first)) segment.resume();
+  for (LaneSegment& segment : all.subspan(first)) {
+    if (TD_UNLIKELY(segment.stopped) && segment.rest == segment.begin) {
+      pass_over(segment);
+    } else {
+      segment.resume();
+    }
+  }
   if (first == all.size()) return first;
   const LaneWait& wait = batches_.in().waits[first];
   if (TD_UNLIKELY(wait.datagram != nullptr)) {
@@ -188,7 +231,7 @@ std::size_t LaneStage::resume_at(std::size_t first, bool has_ended) noexcept {
   return wait.connection->is_blocked() || wait.connection->is_closed() ? first + 1 : first;
 }
 
-// The first one from `first` on that is not behind a datagram of which the general path has a rest.
+// The first one from `first` on that is not behind a datagram that has a rest.
 std::size_t LaneStage::pass_followers(std::size_t first) const noexcept {
   const Intake& in = batches_.in();
   const auto has_rest = [&](std::size_t i) { return !in.segments[i].is_answered() && !in.waits[i].datagram->is_over; };
@@ -211,6 +254,7 @@ void LaneStage::drop_open_message() {
   UdpDatagram& datagram = *in.waits[static_cast<std::size_t>(open_ - in.segments.data())].datagram;
   responder_.messages().drop(datagram, range_of(*open_, output));
   output.clear();
+  open_ = nullptr;
 }
 
 bool LaneStage::before_row(LaneSegment& segment, bool begins) {
@@ -234,30 +278,13 @@ bool LaneStage::before_row(LaneSegment& segment, bool begins) {
   return goes_on;
 }
 
-// What the lane has not answered is parsed.
-void LaneStage::parse_rest(const LaneSegment& segment, const LaneWait& wait) {
-  Connection& c = *wait.connection;
-  if (c.is_closed()) return;
-  if (TD_LIKELY(segment.rest == segment.end && c.kept.size() == 0 && c.parser.begins_command())) {
-    if (TD_UNLIKELY(segment.within_command)) Batches::note_input(c);
-    return connections_.serve_again(c);
-  }
-  Intake& in = batches_.in();
-  Entry& entry = batches_.add_entry(&c, segment.rest, segment.end);
-  in.stays_here = in.stays_here || has_run_;
-  if (TD_UNLIKELY(wait.waits_since != 0)) in.note_earlier(entry, wait.waits_since);
-  if (TD_UNLIKELY(segment.turn_ended)) worker_.counters.conn_yields.add();
-  if (TD_UNLIKELY(c.is_blocked() || segment.turn_ended)) {
-    entry.stop = Stop::yield;
-    return;
-  }
-  parser_.parse(c, [this] { batches_.run(true); });
-}
-
-// What is left of a datagram is not complete, or the general path's.
-void LaneStage::parse_rest_of(const LaneSegment& segment, UdpDatagram& datagram) {
-  if (TD_UNLIKELY(datagram.is_over)) return;
-  parser_.parse(datagram, segment.rest, segment.end, [this] { batches_.run(false); });
+void LaneStage::answered(const LaneSegment& segment, const Query& query, const Result& result) {
+  const Intake& in = batches_.in();
+  const LaneWait& wait = in.waits[static_cast<std::size_t>(&segment - in.segments.data())];
+  const int fd = wait.connection != nullptr ? wait.connection->fd : wait.datagram->reply.port->fd();
+  if (worker_.recorder.flags() != 0) worker_.recorder.answered(query, result, fd);
+  if (worker_.is_verbose(2) && wait.connection != nullptr && query.continues_line == 0 && !query.has(option::prefilled))
+    log().debug("<{} {}", fd, request_text(query));
 }
 
 }  // namespace tandem::net

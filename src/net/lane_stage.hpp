@@ -1,5 +1,6 @@
-// The fast lane of a pass (lane/lane.hpp): input of connections and datagrams wait for it, are offered to it all
-// together, and what the lane does not answer is parsed.
+// Answers what waits in an intake: input of connections and datagrams is offered to the lane (lane/lane.hpp) all
+// together, with what a device has answered, located or found. What the lane leaves is then answered one segment after
+// the other: the command at its rest alone, outside an epoch, and the lane behind that.
 //
 // Thread safety: the worker's thread.
 #pragma once
@@ -7,71 +8,107 @@
 
 #include "lane/lane.hpp"
 #include "net/batches.hpp"
+#include "net/connection_limits.hpp"
 #include "net/connections.hpp"
-#include "net/request_parser.hpp"
 #include "net/responder.hpp"
 #include "net/sender.hpp"
 #include "net/worker_state.hpp"
 
 namespace tandem::net {
 
-class LaneStage final : LaneMessages {
+class LaneStage final : LaneOwner {
  public:
   // All outlive the stage.
-  LaneStage(WorkerState& worker, Connections& connections, const ConnectionLimits& limits, Sender& sender,
-            Responder& responder, Batches& batches, RequestParser& parser);
+  LaneStage(WorkerState& worker, Connections& connections, ConnectionLimits& limits, Sender& sender,
+            Responder& responder, Batches& batches);
   LaneStage(const LaneStage&) = delete;
   LaneStage& operator=(const LaneStage&) = delete;
 
-  // has_frames: a device begins with the input, ahead of the lane. takes_queries: devices are asked in the lane's
-  // place.
-  void begin_pass(bool takes_queries, bool has_frames) noexcept {
-    is_allowed_ = !takes_queries;
-    const bool may_run = lane_.may_run();
-    is_open_ = may_wait() && (has_frames || may_run);
-    takes_datagrams_ = is_open_ && may_run;
-  }
-  // Whether input of this pass may wait for the lane.
-  bool is_open() const noexcept { return is_open_; }
-  // Has the connection's input wait. waits_since: when it was received, if not in this pass; else 0. False: the lane
-  // does not take it.
-  bool wait(Connection& c, const char* begin, const char* end, std::uint64_t waits_since);
-  // Whether datagrams of this pass may wait for it.
-  bool takes_datagrams() const noexcept { return takes_datagrams_; }
+  // Whether clients that watch, or the log, are told of single requests.
+  bool tells_of_requests() const noexcept { return worker_.recorder.flags() != 0 || worker_.is_verbose(2); }
+  // Whether there is room for another segment.
+  bool has_room() noexcept { return batches_.in().segments.size() != UINT16_MAX; }
+  // Has the connection's input wait, or that of a value that is received into its slot (Connection::fill). waits_since:
+  // when it was received, if not in this pass; else 0. REQUIRES: has_room().
+  void wait(Connection& c, const char* begin, const char* end, std::uint64_t waits_since);
   // The same for a datagram, of which [begin, end) is a copy, or the original.
-  bool wait(UdpDatagram& datagram, const char* begin, const char* end);
-  // Answers what waits, and parses what the lane leaves; batches that are full are run on the host.
+  void wait(UdpDatagram& datagram, const char* begin, const char* end);
+  // Puts the keys of what waits into the intake's batch, for devices.
+  void collect() noexcept { lane_.collect(batches_.in().segments, *batches_.in().batch); }
+  // Answers what waits.
   void run();
 
   // Counts requests that a device has answered whole.
   void count(const FrameRun& answered, LaneWait& wait) noexcept;
 
  private:
-  bool may_wait() const noexcept;
-  bool may_run() const noexcept { return may_wait() && lane_.may_run(); }
-  // What a run has answered.
+  // What was answered.
   struct Ended {
     std::uint64_t queries = 0, metas = 0;
   };
+  void take_answers() noexcept;
+  void end_answers() noexcept;
+  void run_all();
+  void run_asked();
+  void pass_over(LaneSegment& segment) noexcept;
+  // Queries of this worker until now.
+  std::uint64_t executed() const noexcept { return worker_.context->tasks.queries_total.get(); }
+  bool waits_for_search(std::size_t number) const noexcept;
   std::size_t run_from(std::size_t first);
   std::size_t resume_at(std::size_t first, bool has_ended) noexcept;
   std::size_t pass_followers(std::size_t first) const noexcept;
+  void note_rows(std::size_t first);
+  TD_INLINE static void count(const LaneSegment& segment, LaneWait& wait, Ended& ended) noexcept {
+    ended.queries += segment.queries + segment.rows;
+    ended.metas += segment.row_metas;
+    for (const LaneCommand meta : {LaneCommand::meta_read, LaneCommand::meta_read_key, LaneCommand::meta_store})
+      ended.metas += segment.commands[static_cast<std::size_t>(meta)];
+    for (std::size_t command = 0; command < lane_command_count; ++command)
+      wait.commands[command] += segment.commands[command];
+  }
+  TD_INLINE void add(const Ended& ended) noexcept {
+    worker_.meter.parsed(ended.queries);
+    worker_.meter.answered(ended.queries);
+    worker_.counters.cmd_meta.add(ended.metas);
+  }
   void end(const LaneSegment& segment, LaneWait& wait, bool is_cut, Ended& ended);
   void end_datagram(const LaneSegment& segment, UdpDatagram& datagram, bool is_cut);
   void drop_open_message();
   bool before_row(LaneSegment& segment, bool begins) override;
-  void parse_rest(const LaneSegment& segment, const LaneWait& wait);
-  void parse_rest_of(const LaneSegment& segment, UdpDatagram& datagram);
+  void answered(const LaneSegment& segment, const Query& query, const Result& result) override;
+
+  // --- lane_rest.cpp
+  // Of connections and datagrams that the lane has left, and of all when they are answered.
+  void finish(std::size_t number) {
+    const LaneSegment& segment = batches_.in().segments[number];
+    Connection* const c = batches_.in().waits[number].connection;
+    const bool is_usual = c != nullptr && segment.is_answered() && !segment.within_command && c->kept.size() == 0 &&
+                          c->parser.begins_command() && !c->is_closed();
+    if (TD_LIKELY(is_usual)) return connections_.serve_again(*c);
+    finish_unusual(number);
+  }
+  void finish_unusual(std::size_t number);
+  void go_on(std::size_t number);
+  bool goes_on(const LaneSegment& segment, const LaneWait& wait) const noexcept;
+  void run_one(std::size_t number);
+  bool act(std::size_t number);
+  bool act_for(Connection& c, std::size_t number);
+  bool act_for(UdpDatagram& datagram, std::size_t number);
+  ParseStop take_and_execute(std::size_t number);
+  void execute(std::size_t number);
+  void send(const LaneSegment& segment, LaneWait& wait);
+  bool begin_large(Connection& c, std::size_t number);
+  bool finish_large(Connection& c, std::size_t number);
+  void finish_connection(const LaneSegment& segment, LaneWait& wait);
+  static void note_input(Connection& c) noexcept;
 
   WorkerState& worker_;
   Connections& connections_;
+  ConnectionLimits& limits_;
   Sender& sender_;
   Responder& responder_;
   Batches& batches_;
-  RequestParser& parser_;
   Lane lane_;
-  bool is_allowed_ = false, is_open_ = false, takes_datagrams_ = false;
-  bool has_run_ = false;               // for the segments that are answered
   const LaneSegment* open_ = nullptr;  // whose message ends the output, not whole; nullptr: all are
   std::size_t asked_ = 0;              // the segment of the last before_row()
 };

@@ -1,4 +1,4 @@
-// The lane of a pass without an event loop: what it answers, what it leaves to the parser, and the order of both.
+// The lane of a pass without an event loop: what it answers, what it leaves, and the order of both.
 #include "net/lane_stage.hpp"
 
 #include <gtest/gtest.h>
@@ -16,58 +16,45 @@
 namespace tandem::net::parts_test {
 namespace {
 
-struct LaneStaging : testing::Test, Parts {
-  LaneStaging() { lane.begin_pass(false, false); }
-  // A connection with a known protocol, from a first request.
-  Client connect_text() {
-    Client client = connect();
-    add(client.connection, "mn\r\n");
-    batches.run(false);
-    EXPECT_EQ(receive(client.socket), "MN\r\n");
-    return client;
-  }
-  // Receives the input into the arena, as Receiver does. False: the lane does not take it.
-  bool wait(Connection& c, std::string_view bytes) {
-    InputArena& input = batches.input();
-    char* const begin = input.room();
-    std::memcpy(begin, bytes.data(), bytes.size());
-    input.take(bytes.size());
-    return lane.wait(c, begin, begin + bytes.size(), 0);
-  }
-};
+struct LaneStaging : testing::Test, Parts {};
 
-TEST_F(LaneStaging, WhatTheLaneLeavesIsParsedAndAnsweredBehindItsReplies) {
+TEST_F(LaneStaging, WhatTheLaneLeavesIsAnsweredBehindItsReplies) {
   store("a", "1");
-  const Client plain = connect_text(), mixed = connect_text(), half = connect_text();
-  ASSERT_TRUE(wait(plain.connection, "get a\r\nget b\r\n"));
-  ASSERT_TRUE(wait(mixed.connection, "get a\r\ndelete a\r\nget a\r\nverbosity 1\r\nmn\r\n"));
-  ASSERT_TRUE(wait(half.connection, "get b\r\nget"));
+  const Client plain = connect(), mixed = connect(), half = connect();
+  add(plain.connection, "get a\r\nget b\r\n");
+  add(mixed.connection, "get a\r\ndelete a\r\nget a\r\nverbosity 1\r\nmn\r\nget a\r\n");
+  add(half.connection, "get b\r\nset a 0 0 5\r\nab");
   EXPECT_EQ(receive(plain.socket), "") << "it waits";
-  lane.run();
+  run();
   EXPECT_EQ(receive(plain.socket), hit("a", "1") + "END\r\nEND\r\n");
   EXPECT_EQ(receive(half.socket), "END\r\n");
-  EXPECT_EQ(receive(mixed.socket), hit("a", "1") + "END\r\nDELETED\r\nEND\r\n");
-  ASSERT_EQ(batches.in().entries.size(), 2u);
-  EXPECT_EQ(batches.batch().size(), 2u);
-  EXPECT_TRUE(batches.in().stays_here);
-  batches.run(false);
-  EXPECT_EQ(receive(mixed.socket), "OK\r\nMN\r\n");
-  EXPECT_EQ(std::string(half.connection.kept.data(), half.connection.kept.size()), "get");
+  EXPECT_EQ(receive(mixed.socket), hit("a", "1") + "END\r\nDELETED\r\nEND\r\nOK\r\nMN\r\nEND\r\n");
+  EXPECT_EQ(plain.connection.kept.size(), 0u);
+  EXPECT_EQ(kept(half.connection), "set a 0 0 5\r\nab");
+  EXPECT_FALSE(half.connection.resumes);
+  EXPECT_EQ(half.connection.state.load(), ConnectionState::keeping);
+  EXPECT_TRUE(batches.in().empty());
+}
+
+TEST_F(LaneStaging, AConnectionThatQuitsIsClosedAfterItsReplies) {
+  const Client client = connect();
+  ask(client.connection, "get a\r\nquit\r\nget a\r\n");
+  EXPECT_EQ(receive(client.socket), "END\r\n");
+  EXPECT_TRUE(client.connection.is_closed());
+  EXPECT_EQ(client.connection.close_reason, CloseReason::normal);
 }
 
 // When the output is full it is sent. A connection that does not read is blocked then; those behind it are answered.
 TEST_F(LaneStaging, AFullOutputBlocksTheConnectionThatDoesNotRead) {
   const std::string value(8000, 'v'), reply = hit("v", value) + "END\r\n";
   store("v", value);
-  const Client full = connect_text(), next = connect_text(), last = connect_text();
-  ASSERT_TRUE(wait(full.connection, times(300, "get v\r\n")));
-  ASSERT_TRUE(wait(next.connection, times(20, "get v\r\n")));
-  ASSERT_TRUE(wait(last.connection, "get v\r\n"));
-  lane.run();
+  const Client full = connect(), next = connect(), last = connect();
+  add(full.connection, times(300, "get v\r\n"));
+  add(next.connection, times(20, "get v\r\n"));
+  add(last.connection, "get v\r\n");
+  run();
   EXPECT_TRUE(receive(next.socket) == times(20, reply));
   EXPECT_TRUE(receive(last.socket) == reply);
-  EXPECT_EQ(batches.in().entries.size(), 1u) << "the lane has answered the others";
-  batches.run(false);
   ASSERT_TRUE(full.connection.is_blocked());
   EXPECT_TRUE(full.connection.resumes);
   const std::size_t left = full.connection.kept.size() / std::string_view("get v\r\n").size();
@@ -78,57 +65,40 @@ TEST_F(LaneStaging, AFullOutputBlocksTheConnectionThatDoesNotRead) {
   EXPECT_TRUE(all == times(300 - left, reply)) << all.size();
 }
 
-TEST_F(LaneStaging, IsClosedWhileClientsWatch) {
+TEST_F(LaneStaging, MakesRowsOfAllWhileClientsWatch) {
   store("a", "1");
-  const Client early = connect_text(), late = connect_text();
-  ASSERT_TRUE(wait(early.connection, "get a\r\n"));
+  const Client client = connect();
+  add(client.connection, "get a b\r\nset a 0 0 1\r\n2\r\nget a\r\n");
   worker.recorder.set_flags(EventLog::detail_flag);
-  lane.run();
-  EXPECT_EQ(receive(early.socket), "");
-  batches.run(false);
-  EXPECT_EQ(receive(early.socket), hit("a", "1") + "END\r\n");
-  lane.begin_pass(false, false);
-  EXPECT_FALSE(lane.is_open());
-  EXPECT_FALSE(wait(late.connection, "get a\r\n"));
-}
-
-TEST_F(LaneStaging, TakesNoInputBehindALargeValue) {
-  const Client filling = connect();
-  add(filling.connection, "set v 0 0 100000\r\nabc");
-  batches.run(false);
-  EXPECT_FALSE(wait(filling.connection, "get a\r\n"));
-  batches.input().reuse();
+  const std::uint64_t rows = worker.context->tasks.queries_total.get();
+  run();
+  EXPECT_EQ(receive(client.socket), hit("a", "1") + "END\r\nSTORED\r\n" + hit("a", "2") + "END\r\n");
+  EXPECT_EQ(worker.context->tasks.queries_total.get() - rows, 4u);
 }
 
 TEST_F(LaneStaging, GoesOnWithinACommand) {
-  const Client client = connect_text();
-  ASSERT_TRUE(wait(client.connection, "set v 0 0 5\r\nab"));
-  lane.run();
-  batches.run(false);
-  EXPECT_EQ(std::string(client.connection.kept.data(), client.connection.kept.size()), "set v 0 0 5\r\nab");
-  ASSERT_TRUE(wait(client.connection, "set v 0 0 5\r\nabc"));
-  lane.run();
-  batches.run(false);
-  ASSERT_TRUE(wait(client.connection, "set v 0 0 5\r\nabcde\r\nget v\r\n"));
+  const Client client = connect();
+  add(client.connection, "set v 0 0 5\r\nab");
+  run();
+  EXPECT_EQ(kept(client.connection), "set v 0 0 5\r\nab");
+  add(client.connection, "set v 0 0 5\r\nabc");
+  run();
+  add(client.connection, "set v 0 0 5\r\nabcde\r\nget v\r\n");
   client.connection.kept.assign(nullptr, nullptr);
-  lane.run();
-  EXPECT_TRUE(batches.in().entries.empty());
+  run();
   EXPECT_EQ(receive(client.socket), "STORED\r\n" + hit("v", "abcde") + "END\r\n");
 }
 
 // --- datagrams
 
 struct LaneDatagrams : LaneStaging {
-  bool wait_for_lane(UdpDatagram& datagram) {
-    return lane.wait(datagram, datagram.data + udp_frame_bytes, datagram.data + datagram.bytes);
+  void wait_for_lane(UdpDatagram& datagram) {
+    lane.wait(datagram, datagram.data + udp_frame_bytes, datagram.data + datagram.bytes);
   }
-  // Offers it to the lane, and what that leaves to the parser.
-  UdpDatagram& run(std::string_view request) {
+  UdpDatagram& run_one(std::string_view request) {
     UdpDatagram& datagram = datagram_of(udp, request);
-    EXPECT_TRUE(wait_for_lane(datagram));
-    lane.run();
-    batches.run(false);
-    EXPECT_TRUE(responder.output().empty());
+    wait_for_lane(datagram);
+    run();
     return datagram;
   }
   // Payloads of what has come, each without the frame that all have here.
@@ -143,7 +113,7 @@ struct LaneDatagrams : LaneStaging {
     return all;
   }
   std::vector<std::string> ask(std::string_view request) {
-    run(request);
+    run_one(request);
     return received();
   }
   std::uint64_t dropped() const { return worker.counters.udp_replies_dropped.get(); }
@@ -191,9 +161,9 @@ TEST_F(LaneDatagrams, ManyInOneRun) {
   for (int i = 0; i < 12; ++i) {
     ports.push_back(connect_udp());
     UdpDatagram& datagram = datagram_of(ports.back(), requests[static_cast<std::size_t>(i) % 4]);
-    ASSERT_TRUE(wait_for_lane(datagram));
+    wait_for_lane(datagram);
   }
-  lane.run();
+  run();
   const std::string end = "END\r\n", frame("\0\7\0\0\0\1\0\0", 8), all = frame + expected + end;
   const std::array<std::string, 4> answers = {frame + hit("a", "1") + end, all + all, all, frame + end};
   for (std::size_t i = 0; i < ports.size(); ++i) EXPECT_EQ(receive(ports[i].first), answers[i % 4]) << i;
@@ -204,11 +174,11 @@ TEST_F(LaneDatagrams, AMessageMayTakeSeveralRuns) {
   const std::string value(8000, 'v'), huge(100'000, 'h');
   store("v", value);
   store("h", huge);
-  const UdpDatagram& copied = run("get" + times(200, " v") + "\r\nget v\r\n");
+  const UdpDatagram& copied = run_one("get" + times(200, " v") + "\r\nget v\r\n");
   EXPECT_EQ(copied.messages, 2u);
   EXPECT_EQ(copied.message_bytes, 201 * hit("v", value).size() + 2 * (udp_frame_bytes + 5));
   receive(udp.first);
-  const UdpDatagram& pinned = run("gets none" + times(10, " h") + "\r\nmn\r\n");
+  const UdpDatagram& pinned = run_one("gets none" + times(10, " h") + "\r\nmn\r\n");
   EXPECT_EQ(pinned.messages, 2u);
   EXPECT_GT(pinned.message_bytes, 10 * huge.size());
   EXPECT_FALSE(heap().has_pins());
@@ -223,7 +193,7 @@ TEST_F(LaneDatagrams, ATooLongMessageEndsItsDatagram) {
         "get" + times(6000, " h") + "\r\nmn\r\n"}) {
     const std::uint64_t before = worker.context->counters.cmd_get.get() + worker.context->counters.cmd_touch.get(),
                         drops = dropped();
-    const UdpDatagram& datagram = run(request);
+    const UdpDatagram& datagram = run_one(request);
     EXPECT_TRUE(datagram.is_over);
     EXPECT_EQ(datagram.messages, request.starts_with("mn") ? 1u : 0u);
     EXPECT_EQ(dropped(), drops + 1);
@@ -236,10 +206,10 @@ TEST_F(LaneDatagrams, ATooLongMessageEndsItsDatagram) {
 
 TEST_F(LaneDatagrams, ADatagramOfEmptyLinesHasItsShare) {
   const std::uint64_t share = worker.server.options.requests_per_event * queries_per_request_of_event;
-  const UdpDatagram& lines = run(times(40'000, "\n"));
+  const UdpDatagram& lines = run_one(times(40'000, "\n"));
   EXPECT_EQ(lines.messages, share);
   EXPECT_TRUE(lines.is_over);
-  const UdpDatagram& controls = run(times(100, "verbosity 0\r\n"));
+  const UdpDatagram& controls = run_one(times(100, "verbosity 0\r\n"));
   EXPECT_EQ(controls.messages, worker.server.options.requests_per_event);
   receive(udp.first);
 }
@@ -269,10 +239,9 @@ TEST_F(LaneDatagrams, KeepTheOrderOfTheirReceipt) {
     datagrams_of(udp, requests);
     for (unsigned i = 0; i < requests.size(); ++i) {
       UdpDatagram& datagram = udp.second->datagram(i);
-      ASSERT_TRUE(wait_for_lane(datagram));
+      wait_for_lane(datagram);
     }
-    lane.run();
-    batches.run(false);
+    run();
     std::string all;
     for (std::string more; !(more = receive(udp.first)).empty();) all += more;
     EXPECT_EQ(worker.context->counters.get_hits.get() - hits, first.starts_with("get h") ? 2u : 1u) << first;
@@ -280,13 +249,6 @@ TEST_F(LaneDatagrams, KeepTheOrderOfTheirReceipt) {
     EXPECT_EQ(all.find(hit("a", "1"), 2 * udp_frame_bytes), std::string::npos) << first;
     EXPECT_FALSE(heap().has_pins());
   }
-}
-
-TEST_F(LaneDatagrams, IsNotTakenWithoutTheLane) {
-  lane.begin_pass(true, false);
-  const std::string_view request = "get a\r\n";
-  UdpDatagram& datagram = datagram_of(udp, request);
-  EXPECT_FALSE(wait_for_lane(datagram));
 }
 
 }  // namespace

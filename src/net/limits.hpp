@@ -37,8 +37,8 @@ inline constexpr std::size_t receive_command_bytes_max = 1024;
 inline constexpr std::size_t long_input_bytes = 64 * 1024;
 // Of a large value, received straight into its slot.
 inline constexpr std::size_t receive_value_bytes_max = 256 * 1024;
-// Queries of one connection per pass: requests_per_event (memcached's -R counts commands that its loop handles one by
-// one; ours come in batches, so its default of 20 stands for 1,280). Checked when a batch is full.
+// Messages of one datagram: requests_per_event (memcached's -R counts commands that its loop handles one by one; ours
+// come in batches, so its default of 20 stands for 1,280).
 inline constexpr std::uint64_t queries_per_request_of_event = 64;
 // A connection's turn in a batch, checked between two strips. A thousand small requests take a fiftieth of it, one
 // append to a value of 1 MB some hundred microseconds.

@@ -58,12 +58,8 @@ class Meter {
     std::uint64_t begin_ = 0;
   };
 
-  // The batch is answered: records the latencies of its commands, and some of its keys, if it is sampled or slow.
-  void record_batch(const Intake& in, std::uint64_t now) noexcept {
-    if (TD_UNLIKELY(in.sampled || is_slow(in, now))) record_sampled_batch(in, now);
-  }
-  // The same for commands that the lane, or a device, has answered from their bytes. Restarts the intake's clock if it
-  // has no queries.
+  // The intake's commands are answered: records their latencies, and some of their keys, if it is sampled or slow.
+  // Restarts its clock.
   void record_lane(Intake& in, std::span<const LaneWait> waits) noexcept;
   // Where keys are put for record_lane(); nullptr: the intake's keys are not sampled. They are views of its input.
   std::vector<std::string_view>* keys_of(const Intake& in) noexcept {
@@ -77,8 +73,6 @@ class Meter {
   void begin_sample() noexcept;
   void end_sample() noexcept;
   bool is_slow(const Intake& in, std::uint64_t now) const noexcept { return in.ticks_until(now) > slow_ticks_; }
-  void record_sampled_batch(const Intake& in, std::uint64_t now) noexcept;
-  void record_keys(const Batch& batch) noexcept;
 
   Context& context_;
   const std::uint64_t slow_ticks_;

@@ -2,19 +2,17 @@
 
 #include <cstring>
 #include <new>
-#include <string_view>
 
 #include "codec/udp.hpp"
 
 namespace tandem::net {
 
 Receiver::Receiver(WorkerState& worker, Connections& connections, ConnectionLimits& limits, Batches& batches,
-                   RequestParser& parser, LaneStage& lane, Dispatcher& dispatcher) noexcept
+                   LaneStage& lane, Dispatcher& dispatcher) noexcept
     : worker_(worker),
       connections_(connections),
       limits_(limits),
       batches_(batches),
-      parser_(parser),
       lane_(lane),
       dispatcher_(dispatcher),
       reader_(worker, connections) {}
@@ -39,13 +37,11 @@ void Receiver::receive(Connection& c) {
   }
   c.resumes = false;
   input.take(bytes);
-  if (TD_LIKELY(lane_.wait(c, begin, begin + bytes, waits_since))) return;
-  Entry& entry = batches_.add_entry(&c, begin, begin + bytes);
-  if (TD_UNLIKELY(waits_since != 0)) batches_.in().note_earlier(entry, waits_since);
-  parse(c);
+  TD_ASSERT(input.has_behind(begin + bytes, lane_padding_bytes));
+  lane_.wait(c, begin, begin + bytes, waits_since);
 }
 
-// A line too long for the arena: it is received and parsed in the buffer of kept input.
+// A line too long for the arena: it is received and answered in the buffer of kept input.
 void Receiver::receive_long(Connection& c) {
   if (!c.resumes) {
     char* to;
@@ -62,13 +58,9 @@ void Receiver::receive_long(Connection& c) {
   }
   const std::uint64_t waits_since = c.resumes ? c.waits_since : 0;
   c.resumes = false;
-  Entry& entry = batches_.add_entry(&c, c.kept.data(), c.kept.data() + c.kept.size());
-  if (waits_since != 0) batches_.in().note_earlier(entry, waits_since);
-  parse(c);
-}
-
-void Receiver::parse(Connection& c) {
-  parser_.parse(c, [this] { dispatcher_.run_batch(true); });
+  dispatcher_.run_all();  // what waits lies in the arena
+  if (TD_UNLIKELY(c.is_closed())) return;
+  dispatcher_.run_long(c, c.kept.data(), c.kept.data() + c.kept.size(), waits_since);
 }
 
 unsigned Receiver::receive(UdpPort& port) {
@@ -93,9 +85,7 @@ unsigned Receiver::receive(UdpPort& port) {
       continue;
     }
     datagram.begin(frame.request_id, worker_.server.protocol, worker_.clock());
-    if (TD_LIKELY(dispatcher_.wait(datagram))) continue;
-    const std::string_view request = datagram.request();
-    parser_.parse(datagram, request.data(), request.data() + request.size(), [this] { dispatcher_.run_batch(false); });
+    dispatcher_.wait(datagram);
   }
   return count;
 }

@@ -1,5 +1,5 @@
 // RV: receives from a ready connection or UDP port once a pass, into the intake's input arena, and has what came wait
-// for the lane or a device, or parsed.
+// for the lane or a device.
 //
 // Thread safety: the worker's thread.
 #pragma once
@@ -10,7 +10,6 @@
 #include "net/connections.hpp"
 #include "net/dispatcher.hpp"
 #include "net/lane_stage.hpp"
-#include "net/request_parser.hpp"
 #include "net/socket_reader.hpp"
 #include "net/udp_port.hpp"
 #include "net/worker_state.hpp"
@@ -20,8 +19,8 @@ namespace tandem::net {
 class Receiver {
  public:
   // All outlive the receiver.
-  Receiver(WorkerState& worker, Connections& connections, ConnectionLimits& limits, Batches& batches,
-           RequestParser& parser, LaneStage& lane, Dispatcher& dispatcher) noexcept;
+  Receiver(WorkerState& worker, Connections& connections, ConnectionLimits& limits, Batches& batches, LaneStage& lane,
+           Dispatcher& dispatcher) noexcept;
 
   void begin_pass() noexcept { reader_.begin_pass(); }
   // Receives from the connection, or continues with the input that it has kept. REQUIRES: it is neither closed nor in
@@ -33,13 +32,11 @@ class Receiver {
 
  private:
   void receive_long(Connection& c);
-  void parse(Connection& c);
 
   WorkerState& worker_;
   Connections& connections_;
   ConnectionLimits& limits_;
   Batches& batches_;
-  RequestParser& parser_;
   LaneStage& lane_;
   Dispatcher& dispatcher_;
   SocketReader reader_;

@@ -170,37 +170,37 @@ void Recorder::count_prefix(const Query& q, const Result& r) {
   }
 }
 
-void Recorder::answered(const Batch& batch, std::uint32_t begin, std::uint32_t end, int fd) {
+void Recorder::answered(const Query& q, const Result& r, int fd) {
+  note(q, r, fd);
+  seen_.fill({});
+}
+
+void Recorder::note(const Query& q, const Result& r, int fd) {
   constexpr std::uint16_t refused_marks = option::store_no_memory;
-  for (std::uint32_t i = begin; i < end; ++i) {
-    const Query& q = batch.query(i);
-    const Result& r = batch.result(i);
-    if ((flags_ & EventLog::detail_flag) != 0) count_prefix(q, r);
-    // The parser has replaced the opcode of a store that it refused.
-    const auto refused = static_cast<std::uint16_t>(q.options & refused_marks);
-    if (refused != 0 && (q.opcode == Opcode::nothing || q.opcode == Opcode::remove)) {
-      if ((flags_ & watch_event::mutations) == 0 || refused == option::store_bad_block) continue;
-      Result why = r;
-      why.item = nullptr;
-      why.status = refused == option::store_no_memory ? Status::out_of_memory : Status::too_large;
-      stored(q, why, recorded_command_of(q), fd);
-      continue;
-    }
-    if (q.opcode == Opcode::nothing || q.opcode == Opcode::control) continue;
-    const Seen seen = seen_by(q, r);
-    const bool made_number = r.status == Status::number && (r.outcome & outcome::created) != 0;
-    if ((flags_ & watch_event::fetchers) != 0) {
-      fetched(q, seen, fd);
-      if (made_number) fetched(q, seen, fd);  // memcached searches again before it adds
-    }
-    if ((flags_ & watch_event::mutations) != 0) {
-      if (q.opcode == Opcode::store) stored(q, r, recorded_command_of(q), fd);
-      if (made_number) stored(q, r, Command::add, fd);
-    }
-    if ((flags_ & watch_event::deletions) != 0 && q.opcode == Opcode::remove && r.status == Status::removed &&
-        !q.has(option::invalidate))
-      removed(q, seen, fd);
+  if ((flags_ & EventLog::detail_flag) != 0) count_prefix(q, r);
+  // The parser has replaced the opcode of a store that it refused.
+  const auto refused = static_cast<std::uint16_t>(q.options & refused_marks);
+  if (refused != 0 && (q.opcode == Opcode::nothing || q.opcode == Opcode::remove)) {
+    if ((flags_ & watch_event::mutations) == 0 || refused == option::store_bad_block) return;
+    Result why = r;
+    why.item = nullptr;
+    why.status = refused == option::store_no_memory ? Status::out_of_memory : Status::too_large;
+    return stored(q, why, recorded_command_of(q), fd);
   }
+  if (q.opcode == Opcode::nothing) return;
+  const Seen seen = seen_by(q, r);
+  const bool made_number = r.status == Status::number && (r.outcome & outcome::created) != 0;
+  if ((flags_ & watch_event::fetchers) != 0) {
+    fetched(q, seen, fd);
+    if (made_number) fetched(q, seen, fd);  // memcached searches again before it adds
+  }
+  if ((flags_ & watch_event::mutations) != 0) {
+    if (q.opcode == Opcode::store) stored(q, r, recorded_command_of(q), fd);
+    if (made_number) stored(q, r, Command::add, fd);
+  }
+  if ((flags_ & watch_event::deletions) != 0 && q.opcode == Opcode::remove && r.status == Status::removed &&
+      !q.has(option::invalidate))
+    removed(q, seen, fd);
 }
 
 void Recorder::closed(int fd, const PeerAddress& client, CloseReason reason) {

@@ -25,10 +25,9 @@ class Recorder final : public Observer {
   void set_flags(std::uint32_t flags) noexcept { flags_ = flags; }
   std::uint32_t flags() const noexcept { return flags_; }
 
-  // The queries have been answered to the client at `fd`. REQUIRES: inside the epoch in which they were executed.
-  void answered(const Batch& batch, std::uint32_t begin, std::uint32_t end, int fd);
-  // What the strip's queries found is forgotten.
-  void strip_done() noexcept { seen_.fill({}); }
+  // The query, no control query, has been answered to the client at `fd`. REQUIRES: inside the epoch in which it was
+  // executed.
+  void answered(const Query& q, const Result& r, int fd);
   void closed(int fd, const PeerAddress& client, CloseReason reason);
 
   void looked_up(const Query& query, Lookup lookup, const Item* item) noexcept override;
@@ -44,6 +43,7 @@ class Recorder final : public Observer {
     std::uint64_t value_bytes = 0;
   };
 
+  void note(const Query& q, const Result& r, int fd);
   Seen seen_by(const Query& q, const Result& r) const noexcept;
   std::uint16_t class_number(const Item* item) const noexcept;
   void fetched(const Query& q, const Seen& seen, int fd);
@@ -56,7 +56,7 @@ class Recorder final : public Observer {
   PrefixStats::Table& prefixes_;
   const Shared& shared_;
   std::uint32_t flags_ = 0;
-  std::array<Seen, strip_queries_max> seen_{};  // of the strip's queries, by their place in the batch
+  std::array<Seen, strip_queries_max> seen_{};  // of the queries that were looked up last
   std::size_t seen_next_ = 0;
 };
 

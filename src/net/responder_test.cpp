@@ -13,34 +13,14 @@
 namespace tandem::net::parts_test {
 namespace {
 
-// With a batch of its own.
 class ResponderTest : public testing::Test, protected Parts {
  protected:
-  ResponderTest() { in_.batch = &batch_; }
-
-  // Parses whole requests into the batch. `input` outlives it.
-  Entry& parse(Connection* c, std::string_view input, UdpDatagram* datagram = nullptr) {
-    Parser& of = c != nullptr ? c->parser : *datagram->parser;
-    const auto number = static_cast<std::uint32_t>(in_.entries.size());
-    in_.entries.push_back({.connection = c, .datagram = datagram, .first_query = batch_.size()});
-    std::size_t consumed = 0;
-    EXPECT_EQ(of.parse(input.data(), input.data() + input.size(), batch_, number, consumed), ParseStop::need_more);
-    in_.entries.back().rest = in_.entries.back().input_end = input.data() + consumed;
-    EXPECT_EQ(consumed, input.size());
-    return in_.entries.back();
+  void add_datagram(UdpDatagram& datagram) {
+    const std::string_view request = datagram.request();
+    lane.wait(datagram, request.data(), request.data() + request.size());
   }
-  void run() {
-    limits.begin_batch();
-    responder.begin(in_);
-    worker.runner->run(batch_, responder);
-    responder.end();
-    batch_.clear();
-    EXPECT_TRUE(responder.output().empty());
-  }
-  Entry& entry(std::size_t i) { return in_.entries[i]; }
-
-  Batch batch_{4096};
-  Intake in_;
+  // How many lines of this length the connection keeps for later.
+  static std::size_t left(const Connection& c, std::string_view line) { return c.kept.size() / line.size(); }
 };
 
 std::string datagram(std::uint16_t id, std::uint16_t sequence, std::uint16_t total, std::string_view payload) {
@@ -52,14 +32,13 @@ std::string datagram(std::uint16_t id, std::uint16_t sequence, std::uint16_t tot
 TEST_F(ResponderTest, EachConnectionGetsItsReplies) {
   store("a", "1");
   const Client one = connect(), two = connect(), quiet = connect();
-  parse(&one.connection, "get a\r\nget none\r\n");
-  parse(&quiet.connection, "mg none v q\r\n");
-  parse(&two.connection, "get a\r\nverbosity 0\r\nset a 0 0 1\r\n2\r\nget a\r\n");
+  add(one.connection, "get a\r\nget none\r\n");
+  add(quiet.connection, "mg none v q\r\n");
+  add(two.connection, "get a\r\nverbosity 0\r\nset a 0 0 1\r\n2\r\nget a\r\n");
   run();
   EXPECT_EQ(receive(one.socket), hit("a", "1") + "END\r\nEND\r\n");
   EXPECT_EQ(receive(two.socket), hit("a", "1") + "END\r\nOK\r\nSTORED\r\n" + hit("a", "2") + "END\r\n");
   EXPECT_EQ(receive(quiet.socket), "");
-  EXPECT_FALSE(entry(0).skips || entry(1).skips || entry(2).skips);
 }
 
 // The output is sent on the way. What the socket does not take is kept; queries behind that are not executed, and can
@@ -69,16 +48,15 @@ TEST_F(ResponderTest, AFullSocketBlocksItsConnectionOnly) {
   store("v", value);
   const Client full = connect(), other = connect();
   const std::string gets = times(300, "get v\r\n");
-  parse(&full.connection, gets);
-  parse(&other.connection, "get v\r\n");
+  add(full.connection, gets);
+  add(other.connection, "get v\r\n");
   const std::uint64_t gets_before = worker.context->counters.cmd_get.get();
   run();
   EXPECT_EQ(receive(other.socket), reply);
   ASSERT_TRUE(full.connection.is_blocked());
-  ASSERT_TRUE(entry(0).skips);
+  ASSERT_TRUE(full.connection.resumes);
   EXPECT_EQ(worker.counters.blocked.get(), 1u);
-  const auto skipped =
-      static_cast<std::size_t>(entry(0).input_end - entry(0).rest) / std::string_view("get v\r\n").size();
+  const std::size_t skipped = left(full.connection, "get v\r\n");
   EXPECT_GT(skipped, 0u);
   EXPECT_LT(skipped, 300u);
   EXPECT_EQ(worker.context->counters.cmd_get.get() - gets_before, 300 - skipped + 1);
@@ -92,10 +70,9 @@ TEST_F(ResponderTest, AFullSocketBlocksItsConnectionOnly) {
   EXPECT_EQ(state().unsent.used_bytes(), 0u);
   EXPECT_TRUE(all == times(300 - skipped, reply)) << all.size();
   // The same queries again.
-  const std::string_view rest(entry(0).rest, static_cast<std::size_t>(entry(0).input_end - entry(0).rest));
-  in_.entries.clear();
-  parse(&full.connection, rest.substr(0, 14));
-  run();
+  const std::string rest = kept(full.connection);
+  full.connection.kept.assign(nullptr, nullptr);
+  ask(full.connection, rest.substr(0, 14));
   EXPECT_TRUE(receive(full.socket) == times(2, reply));
 }
 
@@ -103,7 +80,7 @@ TEST_F(ResponderTest, ALongValueThatTheSocketTakesBlocksNothing) {
   const std::string value(50'000, 'p');
   store("p", value);
   const Client reader = connect();
-  parse(&reader.connection, "get p\r\n");
+  add(reader.connection, "get p\r\n");
   run();
   EXPECT_EQ(worker.counters.blocked.get(), 0u);
   EXPECT_EQ(reader.connection.state.load(), ConnectionState::reading);
@@ -117,7 +94,7 @@ TEST_F(ResponderTest, PinsEndWithTheSendingOrTheConnection) {
   store("p", value);
   for (const bool is_read : {true, false}) {
     const Client reader = connect();
-    parse(&reader.connection, "get p\r\nget p\r\n");
+    add(reader.connection, "get p\r\nget p\r\n");
     run();
     ASSERT_TRUE(reader.connection.is_blocked());
     EXPECT_TRUE(heap().has_pins());
@@ -130,12 +107,11 @@ TEST_F(ResponderTest, PinsEndWithTheSendingOrTheConnection) {
     all += receive(reader.socket);
     // The second get can be executed again: it waits for the first one's value to be read.
     EXPECT_TRUE(!is_read || all == hit("p", value) + "END\r\n") << all.size();
-    EXPECT_TRUE(entry(0).skips);
+    EXPECT_EQ(kept(reader.connection), "get p\r\n");
     connections.close(reader.connection);
     EXPECT_FALSE(heap().has_pins());
     EXPECT_EQ(state().pinned.used_bytes(), 0u);
     connections.free_closed();
-    in_.entries.clear();
   }
 }
 
@@ -143,7 +119,7 @@ TEST_F(ResponderTest, RepliesToAClosedConnectionAreDropped) {
   const std::string value(100'000, 'p');
   store("p", value);
   const Client gone = connect();
-  parse(&gone.connection, "get p\r\nset q 0 0 1\r\nq\r\n");
+  add(gone.connection, "get p\r\nset q 0 0 1\r\nq\r\n");
   connections.close(gone.connection);
   run();
   EXPECT_EQ(receive(gone.socket), "");
@@ -159,8 +135,8 @@ TEST_F(ResponderTest, EachCommandOfADatagramHasAReply) {
   const Client tcp = connect();
   const std::string_view request = "get a\r\nmg none v q\r\nget none\r\nget d\r\n";
   UdpDatagram& asked = datagram_of(udp, request);
-  parse(nullptr, request, &asked);
-  parse(&tcp.connection, "get a\r\n");
+  add_datagram(asked);
+  add(tcp.connection, "get a\r\n");
   responder.messages().add({udp.second.get(), 0, 9}, datagram(9, 0, 1, "made elsewhere\r\n"));
   run();
   EXPECT_EQ(receive(tcp.socket), hit("a", "1") + "END\r\n");
@@ -189,10 +165,11 @@ TEST_F(ResponderTest, ATooLongReplyToADatagramIsDroppedWithItsPins) {
   store("p", std::string(1'000'000, 'p'));
   const auto udp = connect_udp();
   const std::string_view request = "get p p p\r\nget none\r\n";
-  parse(nullptr, request, &datagram_of(udp, request));
+  UdpDatagram& asked = datagram_of(udp, request);
+  add_datagram(asked);
   run();
   EXPECT_EQ(receive(udp.first), "");
-  EXPECT_TRUE(entry(0).skips);
+  EXPECT_TRUE(asked.is_over);
   EXPECT_EQ(worker.counters.udp_replies_dropped.get(), 1u);
   EXPECT_FALSE(heap().has_pins());
 }

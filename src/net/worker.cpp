@@ -17,16 +17,15 @@ constexpr std::uintptr_t udp_tag = 1;
 Worker::Worker(State& state, ServerControl& control, UdpPorts udp)
     : own_(state),
       connections_(state, *own_.context, own_.counters, own_.recorder),
-      limits_(state, *own_.context, own_.counters, connections_),
+      limits_(state, own_.counters, connections_),
       sender_(own_, connections_, limits_),
       streams_(own_, wakeup_, connections_, sender_),
       responder_(own_, control, limits_, sender_, streams_),
-      batches_(own_, connections_, limits_, responder_),
-      parser_(own_, connections_, limits_, batches_),
-      lane_(own_, connections_, limits_, sender_, responder_, batches_, parser_),
+      batches_(own_),
+      lane_(own_, connections_, limits_, sender_, responder_, batches_),
       frames_(own_, connections_, limits_, sender_, responder_, batches_, lane_),
       dispatcher_(own_, batches_, lane_, frames_),
-      receiver_(own_, connections_, limits_, batches_, parser_, lane_, dispatcher_),
+      receiver_(own_, connections_, limits_, batches_, lane_, dispatcher_),
       udp_(std::move(udp)) {
   connections_.watch_file(wakeup_.get(), EPOLLIN, nullptr);
   for (const auto& port : udp_) {

@@ -1,17 +1,15 @@
 // A worker: one thread with an epoll loop that owns connections and runs the CPU pipeline over their requests.
 //
-// A pass: epoll_wait; every ready connection is received from once (RV) and parsed (PP) into one batch; its queries
-// point into the batch's input; the executor runs the batch strip by strip and has the replies of each written (WR) to
-// one output; then one send per connection (SD), from that output. Nothing else enters the kernel: descriptors are
-// registered once, and a worker without work sleeps outside any epoch. worker_state.hpp lists the parts that do this;
-// docs/threads.md says what other threads may touch.
+// A pass: epoll_wait; every ready connection is received from once (RV) into one intake; the lane executes all of it,
+// strip by strip, and writes the replies to one output (PP to WR); then one send per connection (SD), from that output.
+// Nothing else enters the kernel: descriptors are registered once, and a worker without work sleeps outside any epoch.
+// worker_state.hpp lists the parts that do this; docs/threads.md says what other threads may touch.
 //
-// With a device, a batch that the planner gives it is handed over when it is filled, and its replies are written in a
+// With a device, an intake that the planner gives it is handed over when it is filled, and its replies are written in a
 // later pass. Meanwhile the worker serves other connections.
 //
 // A connection with a full socket becomes blocked: its own buffer keeps what the socket did not take, its later
-// queries of the batch are not executed, the input from them on is kept, and it is neither received from nor parsed
-// until it has drained.
+// requests are not executed, the input from them on is kept, and it is not received from until it has drained.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -26,7 +24,6 @@
 #include "net/frame_stage.hpp"
 #include "net/lane_stage.hpp"
 #include "net/receiver.hpp"
-#include "net/request_parser.hpp"
 #include "net/responder.hpp"
 #include "net/sender.hpp"
 #include "net/streams.hpp"
@@ -93,7 +90,6 @@ class Worker final {
   Streams streams_;
   Responder responder_;
   Batches batches_;
-  RequestParser parser_;
   LaneStage lane_;
   FrameStage frames_;
   Dispatcher dispatcher_;

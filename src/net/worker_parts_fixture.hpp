@@ -1,10 +1,11 @@
-// The parts of a worker without its event loop, for their unit tests. Connections are socket pairs; requests are parsed
-// straight into the intake.
+// The parts of a worker without its event loop, for their unit tests. Connections are socket pairs; requests are put
+// into the intake as the receiver does.
 #pragma once
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
 #include <chrono>
+#include <cstring>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -20,7 +21,6 @@
 #include "net/connections.hpp"
 #include "net/control.hpp"
 #include "net/lane_stage.hpp"
-#include "net/request_parser.hpp"
 #include "net/responder.hpp"
 #include "net/sender.hpp"
 #include "net/streams.hpp"
@@ -46,9 +46,11 @@ struct Client {
 
 class Parts {
  public:
-  // device: nullptr: the host does everything. value_bytes: of the device's copies of items.
-  explicit Parts(const std::shared_ptr<Device>& device = nullptr, std::uint64_t value_bytes = 0)
-      : engine_(engine_options(device, value_bytes)), state_(server_options(device), engine_), control_(state_) {
+  // device: nullptr: the host does everything. value_bytes: of the device's copies of items. alone: it has the index.
+  explicit Parts(const std::shared_ptr<Device>& device = nullptr, std::uint64_t value_bytes = 0, bool alone = false)
+      : engine_(engine_options(device, value_bytes, alone)),
+        state_(server_options(device, alone), engine_),
+        control_(state_) {
     limits.begin_pass(++worker.pass, cycles_now());
     if (device == nullptr) return;
     while (!engine_.schedulers()->serves()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -95,18 +97,34 @@ class Parts {
     return all;
   }
 
-  // Parses whole requests of the connection, which must fit the batch. `input` outlives the batch.
-  void add(Connection& c, std::string_view input) {
-    batches.add_entry(&c, input.data(), input.data() + input.size());
-    parser.parse(c, [] { FAIL() << "the batch is full"; });
+  // Has the input wait, in the arena, where the bytes behind it look like requests.
+  void add(Connection& c, std::string_view bytes) {
+    InputArena& input = batches.input();
+    ASSERT_TRUE(input.has_room(bytes.size() + lane_padding_bytes));
+    char* const begin = input.room();
+    std::memcpy(begin, bytes.data(), bytes.size());
+    std::memset(begin + bytes.size(), '\n', lane_padding_bytes);
+    input.take(bytes.size());
+    lane.wait(c, begin, begin + bytes.size(), 0);
   }
+  // The same, and it is answered.
+  void ask(Connection& c, std::string_view bytes) {
+    add(c, bytes);
+    run();
+  }
+  void run() {
+    lane.run();
+    batches.input().reuse();
+    EXPECT_TRUE(responder.output().empty());
+  }
+  static std::string kept(const Connection& c) { return {c.kept.data(), c.kept.size()}; }
   // Stores an item as a client that is served alone.
   void store(std::string_view key, std::string_view value) {
     const Client client = connect();
-    const std::string input =
-        "set " + std::string(key) + " 0 0 " + std::to_string(value.size()) + "\r\n" + std::string(value) + "\r\n";
-    add(client.connection, input);
-    batches.run(false);
+    const std::string input = "set " + std::string(key) + " 0 0 " + std::to_string(value.size()) + "\r\n" +
+                              std::string(value) + "\r\n" + std::string(lane_padding_bytes, '\n');
+    lane.wait(client.connection, input.data(), input.data() + input.size() - lane_padding_bytes, 0);
+    run();
     ASSERT_EQ(receive(client.socket), "STORED\r\n");
     connections.close(client.connection);
     connections.free_closed();
@@ -115,19 +133,20 @@ class Parts {
   State& state() { return state_; }
 
  private:
-  static EngineOptions engine_options(const std::shared_ptr<Device>& device, std::uint64_t value_bytes) {
+  static EngineOptions engine_options(const std::shared_ptr<Device>& device, std::uint64_t value_bytes, bool alone) {
     EngineOptions o;
     o.memory_bytes = std::uint64_t{128} << 20;
     o.item_bytes_max = std::uint64_t{4} << 20;
     o.huge_pages = false;
     if (device != nullptr) o.devices = {device};
     o.device_values.bytes = value_bytes;
+    o.index_on_device = alone;
     o.scheduler.deadline = std::chrono::seconds(60);  // only passes where a test would hang
     return o;
   }
-  static ServerOptions server_options(const std::shared_ptr<Device>& device) {
+  static ServerOptions server_options(const std::shared_ptr<Device>& device, bool alone) {
     ServerOptions o;
-    o.preset = number_of(device != nullptr ? Preset::mirrored : Preset::cpu);
+    o.preset = number_of(alone ? Preset::mega_kv : device != nullptr ? Preset::mirrored : Preset::cpu);
     return o;
   }
   static std::pair<int, int> pair_of(int type) {
@@ -146,13 +165,12 @@ class Parts {
   Connections connections{state_, *worker.context, worker.counters, worker.recorder};
   // No turn ends within a test, whatever machine or sanitizer slows it.
   static constexpr double turn = 600e9;
-  ConnectionLimits limits{state_, *worker.context, worker.counters, connections, turn};
+  ConnectionLimits limits{state_, worker.counters, connections, turn};
   Sender sender{worker, connections, limits};
   Streams streams{worker, wakeup_, connections, sender};
   Responder responder{worker, control_, limits, sender, streams};
-  Batches batches{worker, connections, limits, responder};
-  RequestParser parser{worker, connections, limits, batches};
-  LaneStage lane{worker, connections, limits, sender, responder, batches, parser};
+  Batches batches{worker};
+  LaneStage lane{worker, connections, limits, sender, responder, batches};
 };
 
 }  // namespace tandem::net::parts_test

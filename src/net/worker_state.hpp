@@ -4,11 +4,10 @@
 //   Connections, ConnectionLimits   sockets and their life; what they may hold
 //   Sender                          SD: output to sockets
 //   Streams                         answers that are sent in pieces
-//   Responder, with Messages        WR: results to replies
-//   Batches                         batches from PP to SD, on the host or in flight
-//   RequestParser                   PP
-//   LaneStage, FrameStage           requests answered from their bytes, by the lane and by a device
-//   Dispatcher                      what answers an input: host, lane or device
+//   Responder, with Messages        the output, and answers to control commands
+//   Batches                         intakes from RV to SD, here or in flight
+//   LaneStage, FrameStage           PP to WR: answers by the lane, and by a device
+//   Dispatcher                      what answers an input: the lane, or a device before it
 //   Receiver                        RV
 //   Worker                          the event loop
 //
@@ -41,7 +40,7 @@ struct WorkerState {
   NetCounters counters;
   Recorder recorder;
   Meter meter;
-  std::unique_ptr<Runner> runner;  // every batch, except a long datagram's, is of one of its flights
+  std::unique_ptr<Runner> runner;  // each intake has the batch of one of its flights
   std::uint64_t pass = 0;          // number of the present pass
 };
 

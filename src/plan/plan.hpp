@@ -154,4 +154,10 @@ inline constexpr Plan plan_located_index = Plan::of({{Task::receive, Task::recei
                                                      {Task::parse, Task::remove, Processor::device},
                                                      {Task::key_compare, Task::send, Processor::cpu}});
 
+// What devices do with a plan where they are given a list of keys: they search, or the host does all.
+constexpr Plan search_alone(const Plan& plan) noexcept {
+  if (!plan.uses(Processor::device)) return plan_cpu;
+  return plan.runs(Task::insert, Processor::device) ? plan_index : search_of(plan);
+}
+
 }  // namespace tandem

@@ -40,6 +40,7 @@ class InputArena {
   TD_INLINE void take(std::size_t bytes) noexcept { used_ += bytes; }
   // Discards all input.
   void reuse() noexcept { used_ = 0; }
+  std::size_t used_bytes() const noexcept { return used_; }
 
   // --- derived data
   // `bytes` bytes, here if there is room, else in a block until clear(). Throws std::bad_alloc.

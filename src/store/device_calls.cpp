@@ -32,12 +32,6 @@ struct Keys {
   }
 };
 
-// The plan by which devices only search, or the host does all.
-Plan plan_of_search(const Plan& plan) noexcept {
-  if (!plan.uses(Processor::device)) return plan_cpu;
-  return plan.runs(Task::insert, Processor::device) ? plan_index : search_of(plan);
-}
-
 }  // namespace
 
 template <class Calls>
@@ -86,7 +80,7 @@ void DeviceCalls::run(const Calls& calls) {
     const std::size_t left = calls.size() - submitted_;
     if (left != 0 && runner_.can_fill()) {
       const std::size_t count = std::min<std::size_t>(left, batch_queries);
-      const Plan plan = plan_of_search(planner_.plan_for(static_cast<std::uint32_t>(count)));
+      const Plan plan = search_alone(planner_.plan_for(static_cast<std::uint32_t>(count)));
       if (TD_LIKELY(plan.uses(Processor::device))) {
         submit(calls, count, plan);
         continue;

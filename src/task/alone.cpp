@@ -1,0 +1,95 @@
+#include "task/alone.hpp"
+
+#include "base/hash.hpp"
+#include "base/ticks.hpp"
+#include "task/index_room.hpp"
+#include "task/memory.hpp"
+#include "task/settled.hpp"
+
+namespace tandem::task {
+namespace {
+
+// The search on the host.
+void find(Context& context, Batch& batch) noexcept {
+  const Query& q = batch.query(0);
+  ItemVersion seen;
+  const Item* const item = q.operation().has_key
+                               ? context.shared.index.find(batch.fingerprints()[0], q.key_view(), seen, no_location)
+                               : nullptr;
+  batch.locations()[0] = item != nullptr ? context.shared.heap.location_of(item) : no_location;
+}
+
+// Ends the epoch, and before it what the query has used.
+class Used {
+ public:
+  Used(Context& context, StripState& one) noexcept : context_(context), one_(one) { context.enter(); }
+  Used(const Used&) = delete;
+  Used& operator=(const Used&) = delete;
+  ~Used() {
+    if (is_done) release_slots(context_, one_);
+    context_.epoch.exit();
+  }
+  bool is_done = false;
+
+ private:
+  Context& context_;
+  StripState& one_;
+};
+
+// In an epoch, when MM has run.
+Settled execute(Context& context, Batch& batch, StripState& one, Answer& answer) {
+  Shared& shared = context.shared;
+  Used used(context, one);
+  Settled settled = Settled::needs_slot;
+  // What a device has found may be discarded by then.
+  if (TD_LIKELY(!shared.placement.wants_search() || batch.searched_at(0))) {
+    one.now_s = shared.clock.now_s();
+    one.flush_cas = shared.flush_cas.load(std::memory_order_acquire);
+    if (TD_LIKELY(!batch.searched_at(0))) find(context, batch);
+    settled = shared.code.execute(context, batch, one);
+  }
+  if (TD_LIKELY(settled == Settled::done)) {
+    used.is_done = true;
+    answer.answer();
+  } else {
+    cut(context, batch, one, 0);
+  }
+  return settled;
+}
+
+}  // namespace
+
+void execute_alone(Context& context, Batch& batch, Answer& answer) {
+  Shared& shared = context.shared;
+  const Query& q = batch.query(0);
+  batch.leave_found();
+  context.tasks.queries_total.add();
+  context.retired_bytes = 0;
+  StripState one;
+  one.plain_reads = q.is_plain_read();
+  one.is_prepared = true;
+  one.slot[0] = one.fill[0] = no_location;
+  one.refused[0] = Status::none;
+  for (auto settled = Settled::needs_slot; settled != Settled::done;) {
+    batch.fingerprints()[0] =
+        q.operation().has_key ? fingerprint_of(q.key, q.key_bytes, shared.hash_seed) : Fingerprint{1, 0};
+    one.strip = {0, 1};
+    if (TD_UNLIKELY(context.remote != nullptr) && shared.placement.wants_search() && !batch.searched_at(0)) {
+      const std::uint64_t from = cycles_now();
+      context.remote->let_go();  // of what was asked for others
+      context.remote->search(batch, 0);
+      context.waited_ticks += cycles_now() - from;
+    }
+    memory(context, batch, one);
+    // A slot that was refused is not asked for again.
+    one.refuse_first = one.refused[0] == Status::out_of_memory;
+    settled = execute(context, batch, one, answer);
+    if (TD_UNLIKELY(settled == Settled::needs_room))
+      one.refuse_first = !make_index_room(context, batch.fingerprints()[0], q.key_view());
+  }
+  if (TD_LIKELY(context.remote == nullptr)) return;
+  context.remote->end();
+  shared.placement.reclaim_changes(context.cache);
+}
+
+}  // namespace tandem::task
