@@ -173,6 +173,25 @@ std::uint32_t Heap::visit_slots(PageId page, std::uint32_t first, std::uint32_t 
   return 0;
 }
 
+template <class F>
+void Heap::visit_granules(Location first, std::uint32_t count, F f) const {
+  const PageId page = page_of(first);
+  const std::uint16_t t = table_.tag(page);
+  const PageState state = tag::state_of(t);
+  const std::uint32_t begin = first - page_location(page);
+  if (state == PageState::open || state == PageState::closed) {
+    const SlotShape& shape = classes_[tag::class_of(t)];
+    std::uint32_t slot = begin <= shape.first_granule ? 0 : shape.slot_at(begin);
+    if (shape.location(page, slot) < first) ++slot;
+    std::uint32_t end = slot;
+    while (end < shape.slots_per_page && shape.location(page, end) < first + count) ++end;
+    if (end != slot) visit_slots(page, slot, end - slot, f);
+  } else if (const Location huge = huge_location(page);
+             state == PageState::huge_head && huge >= first && huge < first + count) {
+    visit_slots(page, 0, 1, f);
+  }
+}
+
 inline std::optional<SizeClass> Heap::items_of_page(PageId page) const noexcept {
   const std::uint16_t t = table_.tag(page);
   const PageState state = tag::state_of(t);

@@ -262,6 +262,9 @@ class Heap {
   // The same for at most `count` slots from `first` on; returns the slot after the last one, 0 when the page is done.
   template <class F>
   std::uint32_t visit_slots(PageId page, std::uint32_t first, std::uint32_t count, F f) const;
+  // The same for those that begin in `count` granules from `first` on, all of one page.
+  template <class F>
+  void visit_granules(Location first, std::uint32_t count, F f) const;
   // The class of the page's items; nothing when there are none.
   std::optional<SizeClass> items_of_page(PageId page) const noexcept;
 

@@ -27,7 +27,7 @@ TD_INLINE bool is_usual_hit(const State& s, const Strip& strip, std::uint32_t i,
   hit.item = strip.item[i];
   return TD_LIKELY(
              ItemKernel::is_usual(hit.item, strip.key16[i], info::key_bytes(strip.info[i]), hit.state, hit.fixed)) &&
-         TD_LIKELY(!s.flushed || !is_flushed({hit.state, hit.fixed}, s.flush_cas));
+         TD_LIKELY(!s.was_flushed() || !is_flushed({hit.state, hit.fixed}, s.flush_cas));
 }
 
 TD_INLINE void mark(const State& s, const Hit& hit) noexcept {
@@ -161,6 +161,14 @@ TD_INLINE char* put_stored(const State& s, const Strip& strip, std::uint32_t i, 
 
 // --- Insert
 
+// Whether the item was not flushed. A set in place of a resting replica's item marks it here: no return takes marks
+// while the epoch lasts (dirty_map.hpp), so that it may come before the change.
+TD_INLINE bool may_rewrite(const State& s, const Item* item, const ItemVersion& seen) noexcept {
+  if (is_flushed(seen, s.flush_cas)) return false;
+  if ((s.care & care::marks) != 0) s.context.shared.dirty->mark(item);
+  return true;
+}
+
 // The usual set in place: the key is short, the old item does not expire and its layout is the new one's.
 TD_INLINE bool store_usually(State& s, const Strip& strip, std::uint32_t i, bool shows_id,
                              ItemVersion& stored) noexcept {
@@ -173,7 +181,7 @@ TD_INLINE bool store_usually(State& s, const Strip& strip, std::uint32_t i, bool
   auto* const item = const_cast<Item*>(strip.item[i]);
   ItemVersion seen;
   if (TD_UNLIKELY(!ItemKernel::is_rewritable(item, strip.key16[i], key_bytes, layout, seen.state, seen.fixed) ||
-                  (s.flushed && is_flushed(seen, s.flush_cas))))
+                  (s.care != 0 && !may_rewrite(s, item, seen))))
     return false;
   return task::rewrite_item(s.context, item, seen, set, {s.now_s, s.flush_cas}, stored, task::tell_nobody) ==
          task::Rewritten::done;

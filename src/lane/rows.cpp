@@ -129,7 +129,7 @@ TD_INLINE bool read_usually(State& state, const Strip& strip, std::uint32_t i, c
   if (TD_UNLIKELY((seen.state & usual.mask.state) != usual.state || (seen.fixed & usual.mask.fixed) != usual.fixed))
     return false;
   if (TD_UNLIKELY(!bytes_equal(item->bytes() + sizeof(Item), q.key, q.key_bytes))) return false;
-  if (TD_UNLIKELY(state.flushed && is_flushed(seen, state.flush_cas))) return false;
+  if (TD_UNLIKELY(state.was_flushed() && is_flushed(seen, state.flush_cas))) return false;
   r.item = item;
   r.state = seen.state;
   r.value_bytes = static_cast<std::uint32_t>(word::ValueBytes::get(seen.fixed));
@@ -183,7 +183,7 @@ bool execute_row(State& state, const Strip& strip, std::uint32_t i, Batch& batch
   one.refused[0] = Status::none;
   const task::Settled settled = context.shared.code.execute(context, batch, one);
   state.flush_cas = one.flush_cas;  // a write may have seen a later flush; what follows uses that one
-  state.flushed = state.flush_cas != 0;
+  if (state.flush_cas != 0) state.care |= care::flushed;
   if (TD_UNLIKELY(laps != nullptr)) end_lap(state, q, settled == task::Settled::done, *laps);
   return settled == task::Settled::done;
 }

@@ -272,6 +272,12 @@ struct Deferring {
   std::array<std::uint8_t, 1024> recent{};
 };
 
+// What needs more than the usual look at an item.
+namespace care {
+inline constexpr std::uint8_t flushed = 1;  // flush_cas is not 0
+inline constexpr std::uint8_t marks = 2;    // sets in place do: Rewrites::marked
+}  // namespace care
+
 struct State {
   State(Context& c, const ProtocolOptions& o) noexcept
       : context(c), cells_in(lane::cells_in(c.shared.index)), options(o) {}
@@ -300,8 +306,9 @@ struct State {
   std::uint32_t stamp = 0;  // the time, for a set's entries that are found
   std::uint64_t seed = 0, flush_cas = 0;
   std::uint32_t now_s = 0;
-  std::uint32_t marked = 0;     // is_marked()
-  bool flushed = false;         // flush_cas is not 0
+  std::uint32_t marked = 0;  // is_marked()
+  std::uint8_t care = 0;     // bits of lane::care
+  TD_INLINE bool was_flushed() const noexcept { return (care & care::flushed) != 0; }
   const char* items = nullptr;  // location 0
   std::uint64_t item_bytes_max = 0;
   std::uint32_t unusual_layout = 0;  // no_layout: no set is a usual one; else 0
@@ -429,12 +436,20 @@ void run_in_epoch(State& s, Body body) {
   };
   const Exit exit{s};
   if (TD_UNLIKELY(s.is_elsewhere) && !choose_source(s)) return;
-  // The usual set neither reports a new item, as which S3-FIFO treats a set in place, nor announces one to devices.
-  const bool in_place = task::may_store_in_place(s.context) && shared.heap.probation() == nullptr &&
-                        !shared.announces_rewrites.load(std::memory_order_relaxed);
+  // The usual set neither reports a new item, as which S3-FIFO treats a set in place, nor announces one to devices. It
+  // may mark one.
+  const bool in_place = task::may_store_in_place(s.context) && shared.heap.probation() == nullptr;
   s.unusual_layout = in_place ? 0 : no_layout;
   s.flush_cas = shared.flush_cas.load(std::memory_order_acquire);
-  s.flushed = s.flush_cas != 0;
+  s.care = s.flush_cas != 0 ? care::flushed : 0;
+  if (const Rewrites rewrites = shared.rewrites.load(std::memory_order_relaxed);
+      TD_UNLIKELY(rewrites != Rewrites::unseen)) {
+    if (rewrites == Rewrites::marked) {
+      s.care |= care::marks;
+    } else {
+      s.unusual_layout = no_layout;
+    }
+  }
   look_at_index(s);
   body();
 }
@@ -456,7 +471,7 @@ TD_NOINLINE bool store_slowly(State& state, const Strip& strip, std::uint32_t i,
 TD_NOINLINE void count_sets_apart(State& state, const Strip& strip, std::uint32_t sets) noexcept;
 // Whether sets in place take the key's stripe, as devices have copies of items.
 TD_INLINE bool announces(const State& s) noexcept {
-  return s.context.shared.announces_rewrites.load(std::memory_order_relaxed);
+  return s.context.shared.rewrites.load(std::memory_order_relaxed) == Rewrites::announced;
 }
 // Fetches the stripes that the strip's sets will lock: other threads have written to the lines. skips: those that a
 // later set overwrites lock none.

@@ -209,6 +209,26 @@ void put_latencies(Families& f, const net::ServerSnapshot& s) {
   of_each_processor([&](Task t, Processor p) { return s.ran.share(t, p); });
 }
 
+// of_each(value): a value of each GPU's DeviceStats, with labels.
+template <class OfEach>
+void put_replicas(Families& f, OfEach of_each) {
+  f.gauge("tandem_gpu_replica_lag_cells", "Changes that the replica of the index does not have yet.");
+  of_each([](const DeviceStats& d) { return d.replica.lag; });
+  f.counter("tandem_gpu_replica_cells_total", "Changed cells that were sent.");
+  of_each([](const DeviceStats& d) { return d.replica.cells; });
+  f.counter("tandem_gpu_replica_uploads_total", "Times that the whole index was sent.");
+  of_each([](const DeviceStats& d) { return d.replica.uploads; });
+  f.counter("tandem_gpu_replica_rests_total", "Times that the replica was let rest, as too much was written.");
+  of_each([](const DeviceStats& d) { return d.rests; });
+  f.counter("tandem_gpu_replica_returns_total", "Returns from rests: warm, by what had changed, or whole.");
+  of_each([](const DeviceStats& d) { return d.replica.returns_warm; }, {{"by", "changes"}});
+  of_each([](const DeviceStats& d) { return d.replica.returns_whole; }, {{"by", "upload"}});
+  f.counter("tandem_gpu_replica_return_bytes_total", "Of changes, sent in returns from rests.");
+  of_each([](const DeviceStats& d) { return d.replica.return_bytes; });
+  f.counter("tandem_gpu_replica_overflows_total", "Times that the log of changes overflowed.");
+  of_each([](const DeviceStats& d) { return d.replica.overflows; });
+}
+
 // Each family has a value for each GPU.
 void put_devices(Families& f, const net::ServerSnapshot& s) {
   const std::vector<DeviceStats>& devices = s.devices;
@@ -266,16 +286,7 @@ void put_devices(Families& f, const net::ServerSnapshot& s) {
     f.counter("tandem_gpu_value_bytes_sent_total", "Of items, to the GPU.");
     of_each([](const DeviceStats& d) { return d.replica.granules * granule_bytes; });
   }
-  f.gauge("tandem_gpu_replica_lag_cells", "Changes that the replica of the index does not have yet.");
-  of_each([](const DeviceStats& d) { return d.replica.lag; });
-  f.counter("tandem_gpu_replica_cells_total", "Changed cells that were sent.");
-  of_each([](const DeviceStats& d) { return d.replica.cells; });
-  f.counter("tandem_gpu_replica_uploads_total", "Times that the whole index was sent.");
-  of_each([](const DeviceStats& d) { return d.replica.uploads; });
-  f.counter("tandem_gpu_replica_rests_total", "Times that the replica was let rest, as too much was written.");
-  of_each([](const DeviceStats& d) { return d.rests; });
-  f.counter("tandem_gpu_replica_overflows_total", "Times that the log of changes overflowed.");
-  of_each([](const DeviceStats& d) { return d.replica.overflows; });
+  put_replicas(f, of_each);
   const auto has_power = [](const DeviceStats& d) { return d.power_mw.has_value(); };
   if (std::ranges::any_of(devices, has_power)) {
     f.gauge("tandem_gpu_power_watts", "What the GPU's board draws.");

@@ -62,6 +62,12 @@ void put_device(StatSink& sink, std::string_view prefix, const DeviceStats& d) {
   stat("replica_state", name_of(d.replica.state));
   if (d.replica.state == ReplicaState::absent) stat("replica_absence", name_of(d.replica.absence));
   stat("replica_rests", d.rests);
+  stat("replica_returns_warm", d.replica.returns_warm);
+  stat("replica_returns_whole", d.replica.returns_whole);
+  stat("replica_return_bytes", d.replica.return_bytes);
+  tenths("replica_dirty_percent", static_cast<double>(d.replica.dirty_permille) / 10);
+  stat("replica_map_bytes", d.replica.map_bytes);
+  if (d.replica.map_lacks_bytes != 0) stat("replica_map_lacks_bytes", d.replica.map_lacks_bytes);
   stat("replica_lag", d.replica.lag);
   stat("uploads", d.replica.uploads);
   stat("uploaded_bytes", d.replica.uploaded_bytes);

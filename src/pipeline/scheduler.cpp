@@ -137,7 +137,8 @@ bool Scheduler::follow() noexcept {
   go_with_others();
   if (state_ != ReplicaState::current) measure_after_ = {};
   watch_replica();
-  return state_ == ReplicaState::uploading || replica_.is_busy();
+  return state_ == ReplicaState::uploading || state_ == ReplicaState::leaving || state_ == ReplicaState::returning ||
+         replica_.is_busy();
 }
 
 void Scheduler::go_with_others() noexcept {
@@ -169,13 +170,10 @@ void Scheduler::go_with_others() noexcept {
   }
 }
 
-// A replica that rests is absent, like one for which the device had no memory.
+// A replica that rests without memory on the device is absent, like one for which the device had none.
 void Scheduler::judge_upkeep() noexcept {
   const bool rests = upkeep_.rests();
-  if (rest_stamp_ && options_.epochs->is_safe(*rest_stamp_)) {
-    rest_stamp_.reset();
-    options_.announces_rewrites->store(false, std::memory_order_relaxed);
-  }
+  if (rests) settle_rewrites();
   if (!rests && state_ != ReplicaState::current) return upkeep_.forget();
   const TimePoint now = Steady::now();
   if (!upkeep_.is_due(now)) return;
@@ -186,23 +184,43 @@ void Scheduler::judge_upkeep() noexcept {
   counts.overflows = replica.overflows;
   const bool is_kept_up = upkeep_.judge(counts, now);
   if (is_kept_up && rests) {
-    start_again_after_ = now;
-    start_pause_ = start_again;
-    rest_stamp_.reset();
-    // Before the log is on: a batch that does not see this began before, and the upload waits for its end.
-    if (options_.announces_rewrites != nullptr) options_.announces_rewrites->store(true, std::memory_order_relaxed);
+    wake_replica();
   } else if (!is_kept_up && !rests) {
     let_rest();
   }
 }
 
-// Batches that the replica has answered know by the keys' stripes whether that is current: until they have ended, sets
-// in place are announced, with the log off.
 void Scheduler::let_rest() noexcept {
   counters_.rests.add();
-  replica_.stop(ReplicaAbsence::rests);
-  state_ = ReplicaState::absent;
-  if (options_.announces_rewrites != nullptr) rest_stamp_ = options_.epochs->retire_stamp();
+  if (replica_.rest()) {
+    state_ = ReplicaState::leaving;
+  } else {
+    replica_.stop(ReplicaAbsence::rests);
+    state_ = ReplicaState::absent;
+  }
+  if (options_.rewrites != nullptr) rest_stamp_ = options_.epochs->retire_stamp();
+}
+
+void Scheduler::wake_replica() noexcept {
+  rest_stamp_.reset();
+  // Before the log is on: a batch that does not see this began before, and the return waits for its end.
+  if (options_.rewrites != nullptr) options_.rewrites->store(Rewrites::announced, std::memory_order_relaxed);
+  if (state_ == ReplicaState::leaving || state_ == ReplicaState::resting) {
+    state_ = replica_.start();
+  } else {
+    start_again_after_ = Steady::now();
+    start_pause_ = start_again;
+  }
+}
+
+// Batches that the replica has answered know by the keys' stripes whether that is current: until they have ended, sets
+// in place are announced, with the log off.
+void Scheduler::settle_rewrites() noexcept {
+  if (!rest_stamp_ || state_ == ReplicaState::leaving || !options_.epochs->is_safe(*rest_stamp_)) return;
+  const Rewrites rewrites = state_ == ReplicaState::resting ? Rewrites::marked : Rewrites::unseen;
+  options_.rewrites->store(rewrites, std::memory_order_relaxed);
+  // A replica that rests may still lose its memory.
+  if (rewrites == Rewrites::unseen) rest_stamp_.reset();
 }
 
 // The replica's own work has the same deadline as a launch.

@@ -27,6 +27,7 @@
 #include "pipeline/upkeep.hpp"
 #include "pipeline/waiting.hpp"
 #include "placement/device_side.hpp"
+#include "placement/mirrored/dirty_map.hpp"
 
 namespace tandem {
 
@@ -53,8 +54,8 @@ struct SchedulerOptions {
   // asked for about once a window; empty: it never does. Of the only device.
   std::function<UpkeepCounts()> store_counts = {};
   UpkeepOptions upkeep{};
-  // Shared::announces_rewrites, and the domain of its readers; nullptr: it stays as it is.
-  std::atomic<bool>* announces_rewrites = nullptr;
+  // Shared::rewrites, and the domain of its readers; nullptr: it stays as it is.
+  std::atomic<Rewrites>* rewrites = nullptr;
   EpochDomain* epochs = nullptr;
   // Schedulers of one index without a replica; shared by all of them. While non-zero, no batch is offloaded, and the
   // other schedulers drop their replicas.
@@ -149,6 +150,8 @@ class Scheduler {
   void go_with_others() noexcept;
   void judge_upkeep() noexcept;
   void let_rest() noexcept;
+  void wake_replica() noexcept;
+  void settle_rewrites() noexcept;
   void watch_replica() noexcept;
   void measure() noexcept;
   bool is_measure_due() const noexcept;
@@ -169,7 +172,7 @@ class Scheduler {
   bool is_gone_ = false;           // it lost its replica by itself, and is counted in options_.gone
   bool waits_for_others_ = false;  // it dropped its replica because another scheduler has none
   Upkeep upkeep_;
-  std::optional<std::uint64_t> rest_stamp_;  // of batches that may have answers of the replica that rests
+  std::optional<std::uint64_t> rest_stamp_;  // of batches that may have answers of the replica, while it rests
   TimePoint start_again_after_{}, current_since_{};
   std::chrono::milliseconds start_pause_;
   TimePoint ready_since_{}, last_launch_{}, last_work_{}, measure_after_{};

@@ -65,10 +65,12 @@ struct SchedulerRig {
                         std::uint64_t cells = 1 << 14, std::uint64_t memory_bytes = std::uint64_t{32} << 20,
                         const ReplicaOptions& replicas = {})
       : log({.ring_granules = 64,  // few, so that some sets in place announce their cell
-             .shard_bits = static_cast<std::uint32_t>(std::bit_width(devices.size()) - 1)}),
+             .shard_bits = static_cast<std::uint32_t>(std::bit_width(devices.size()) - 1),
+             .dirty = devices.size() == 1 ? &dirty : nullptr}),
         budget(memory_bytes),
         epochs(64),
         heap({.huge_pages = false}, budget, epochs),
+        dirty(heap, replicas.images.bytes, budget),
         index({.cells_initial = cells,
                .hash_seed = 7,
                .huge_pages = false,
@@ -83,7 +85,8 @@ struct SchedulerRig {
                .epochs = epochs,
                .clock = clock,
                .policy = {},
-               .hash_seed = 7},
+               .hash_seed = 7,
+               .dirty = &dirty},
         context(shared),
         parts(make_parts(devices, options, replicas)),
         replica(parts.front()->replica),
@@ -92,7 +95,7 @@ struct SchedulerRig {
         batches(context, &schedulers, batch_queries),
         plan(feasible_plans(replica.image_granules() != 0 ? Placement::mirrored_values : Placement::mirrored).front()) {
     clock.freeze_for_test(1000);
-    shared.announces_rewrites = replicas.images.bytes != 0;
+    if (replicas.images.bytes != 0) shared.rewrites = Rewrites::announced;
     shared.growth_refused = true;  // only tests grow the index here
     keys.resize(batches.count());
     values.resize(batches.count());
@@ -189,6 +192,7 @@ struct SchedulerRig {
   EpochDomain epochs;
   Clock clock;
   Heap heap;
+  DirtyMap dirty;
   CuckooIndex index;
   IndexPlacement placement;
   Shared shared;
@@ -209,7 +213,7 @@ struct SchedulerRig {
   std::vector<std::unique_ptr<Part>> make_parts(const std::vector<Device*>& devices, SchedulerOptions options,
                                                 ReplicaOptions replicas) {
     if (options.store_counts && replicas.images.bytes != 0) {
-      options.announces_rewrites = &shared.announces_rewrites;
+      options.rewrites = &shared.rewrites;
       options.epochs = &epochs;
     }
     std::vector<std::unique_ptr<Part>> made;

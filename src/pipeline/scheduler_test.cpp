@@ -185,7 +185,7 @@ TEST(Scheduler, ASlowDeviceSlowsButAnswers) {
 }
 
 // All answers are right while the replica rests and comes back, and it does so for what is written and read. Sets in
-// place are announced while there is a replica with copies of the values, and not while it rests.
+// place are announced while there is a replica with copies of the values, and marked while it rests.
 void rest_and_come_back(const ReplicaOptions& replicas) {
   const auto device = make_sim_device({.latency = 10us});
   std::atomic<std::uint64_t> reads{0}, writes{0};
@@ -213,15 +213,19 @@ void rest_and_come_back(const ReplicaOptions& replicas) {
     EXPECT_EQ(rig.scheduler.counters().rests.get(), rests);
     run_until(false, 60);
     EXPECT_EQ(rig.scheduler.counters().rests.get(), rests + 1);
-    const auto is_told = [&] { return rig.replica.stats().absence == ReplicaAbsence::rests; };
+    const bool has_values = replicas.images.bytes != 0;
+    const auto rests_now = [&] {
+      return rig.replica.stats().state == ReplicaState::resting &&
+             rig.shared.rewrites == (has_values ? Rewrites::marked : Rewrites::unseen);
+    };
     for (const auto end = std::chrono::steady_clock::now() + long_deadline;
-         (rig.shared.announces_rewrites || !is_told()) && std::chrono::steady_clock::now() < end;)
+         !rests_now() && std::chrono::steady_clock::now() < end;)
       rewrite_all();
-    EXPECT_FALSE(rig.shared.announces_rewrites);
+    EXPECT_TRUE(rests_now());
     rewrite_all();
   }
   run_until(true, 0);
-  EXPECT_EQ(rig.shared.announces_rewrites, replicas.images.bytes != 0);
+  EXPECT_EQ(rig.shared.rewrites == Rewrites::announced, replicas.images.bytes != 0);
   EXPECT_EQ(rig.replica.stats().overflows, 0u);
 }
 TEST(Scheduler, AReplicaRestsWhileTooMuchIsWritten) { rest_and_come_back({}); }

@@ -15,7 +15,9 @@
 
 namespace tandem {
 
-enum class ReplicaState : std::uint8_t { absent, uploading, current, lost };
+// leaving, resting, returning: it rests with its memory on the device, of which it is going to be told what has
+// changed.
+enum class ReplicaState : std::uint8_t { absent, uploading, current, leaving, resting, returning, lost };
 // Why it is absent.
 enum class ReplicaAbsence : std::uint8_t { not_started, stopped, rests, out_of_memory, failures };
 std::string_view name_of(ReplicaState state) noexcept;
@@ -74,6 +76,10 @@ struct ReplicaStats {
   std::uint64_t image_bytes = 0;                    // of device_bytes
   std::uint64_t granules = 0;                       // of items, sent to the device
   std::uint64_t mark_clears = 0;
+  // Returns from rests: by what had changed, or by an upload after all; of the former the bytes sent, and of the last
+  // one the share of table and heap that had changed, in thousandths.
+  std::uint64_t returns_warm = 0, returns_whole = 0, return_bytes = 0, dirty_permille = 0;
+  std::uint64_t map_bytes = 0, map_lacks_bytes = 0;  // of the dirty map, in the memory limit; refused there
 };
 
 // Thread safety: relieve(), wants_relief() and stats() from any thread; the rest, and stream(), from one thread at a
@@ -85,9 +91,13 @@ class DeviceSide {
   DeviceSide& operator=(const DeviceSide&) = delete;
   virtual ~DeviceSide() = default;
 
+  // Begins to follow the index. After rest() only what has changed is sent, if possible.
   virtual ReplicaState start() noexcept = 0;
   // Frees the device's memory once the queued work is done.
   virtual void stop(ReplicaAbsence why) noexcept = 0;
+  // Keeps that, but what changes from now on does not follow until start(): `leaving`, then `resting` once the batches
+  // in flight have ended. False: it cannot.
+  virtual bool rest() noexcept { return false; }
   // The part of the index that is on the device.
   virtual const Shard& shard() const noexcept = 0;
   // One step of its own work, at most `budget_bytes` of it. Writers and drains may run between two steps.

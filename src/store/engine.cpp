@@ -115,9 +115,9 @@ Engine::Engine(const EngineOptions& options)
                  .epochs = epochs_,
                  .clock = clock_,
                  .policy = {.evict = options_.evict, .cas = options_.cas, .item_bytes_max = options_.item_bytes_max},
-                 .hash_seed = options_.hash_seed});
-  shared_->announces_rewrites =
-      !options_.devices.empty() && !options_.index_on_device && options_.device_values.bytes != 0;
+                 .hash_seed = options_.hash_seed,
+                 .dirty = dirty_map_ ? &*dirty_map_ : nullptr});
+  if (has_copies(options_)) shared_->rewrites = Rewrites::announced;
   shared_->cas_next.store(cas_first_, std::memory_order_relaxed);
   shared_->flush_cas.store(flush_cas_first_, std::memory_order_relaxed);
   if (file_) {
@@ -195,9 +195,9 @@ void Engine::open_heap_and_index() {
     }
   }
   heap_.emplace(heap, budget_, epochs_);
+  if (may_rest(options_)) dirty_map_.emplace(*heap_, options_.device_values.bytes, budget_);
   if (!options_.devices.empty() && !options_.index_on_device)
-    replica_log_.emplace(ReplicaLogOptions{.ring_granules = options_.device_values.bytes != 0 ? 1u << 13 : 0,
-                                           .shard_bits = shard_bits_of(options_)});
+    replica_log_.emplace(log_options(options_, dirty_map_ ? &*dirty_map_ : nullptr));
   if (file_ && kind_.fixed_entry_bytes != 0) keep_seed();
   if (!file_ || !file_->has_items()) {
     index_ =

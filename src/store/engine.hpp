@@ -235,6 +235,7 @@ class Engine {
   Clock clock_;
   std::optional<MemoryFile> file_;
   std::optional<Heap> heap_;
+  std::optional<DirtyMap> dirty_map_;
   std::optional<ReplicaLog> replica_log_;
   std::unique_ptr<Index> index_;
   std::optional<IndexPlacement> placement_;

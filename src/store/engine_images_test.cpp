@@ -257,12 +257,12 @@ TEST_F(EngineImages, RestWhileTooMuchIsWritten) {
   rests_ = true;
   ASSERT_NO_FATAL_FAILURE(open());
   const std::vector<std::string> keys = keys_of_batch(0);
-  const std::atomic<bool>& announces = engine().shared().announces_rewrites;
+  const std::atomic<Rewrites>& rewrites = engine().shared().rewrites;
   for (int round = 0; round < 3; ++round) {
-    EXPECT_TRUE(announces);
+    EXPECT_EQ(rewrites, Rewrites::announced);
     EXPECT_TRUE(soon([&] {
       set_all(keys, "written");
-      return !announces;
+      return rewrites == Rewrites::marked;
     }));
     EXPECT_FALSE(serves());
     const std::string last = std::to_string(1'000'000 + round);  // as long, so that it is written in place
@@ -272,7 +272,10 @@ TEST_F(EngineImages, RestWhileTooMuchIsWritten) {
     for (const std::string& key : keys) EXPECT_EQ(run(get(key)).value, last);
     EXPECT_TRUE(soon_by_image(get(keys[0])));
   }
-  EXPECT_GE(engine().device_stats().front().rests, 3u);
+  const DeviceStats stats = engine().device_stats().front();
+  EXPECT_GE(stats.rests, 3u);
+  EXPECT_GE(stats.replica.returns_warm, 3u);
+  EXPECT_EQ(stats.replica.uploads, 1u);
 }
 
 TEST_F(EngineImages, KeepUpUnlessTheyMayRest) {
@@ -280,7 +283,7 @@ TEST_F(EngineImages, KeepUpUnlessTheyMayRest) {
   const std::vector<std::string> keys = keys_of_batch(0);
   const auto end = std::chrono::steady_clock::now() + 200ms;
   while (std::chrono::steady_clock::now() < end) set_all(keys, "written");
-  EXPECT_TRUE(engine().shared().announces_rewrites);
+  EXPECT_EQ(engine().shared().rewrites, Rewrites::announced);
   EXPECT_EQ(engine().device_stats().front().rests, 0u);
 }
 

@@ -10,9 +10,19 @@
 
 namespace tandem {
 
+// Whether the only device's replica may rest (Upkeep).
+inline bool may_rest(const EngineOptions& o) { return o.replicas_rest && !o.index_on_device && o.devices.size() == 1; }
+
 // REQUIRES: a power of two of devices, or none.
 inline std::uint32_t shard_bits_of(const EngineOptions& o) {
   return o.devices.empty() ? 0 : static_cast<std::uint32_t>(std::bit_width(o.devices.size()) - 1);
+}
+
+inline bool has_copies(const EngineOptions& o) {
+  return !o.devices.empty() && !o.index_on_device && o.device_values.bytes != 0;
+}
+inline ReplicaLogOptions log_options(const EngineOptions& o, DirtyMap* dirty) {
+  return {.ring_granules = o.device_values.bytes != 0 ? 1u << 13 : 0, .shard_bits = shard_bits_of(o), .dirty = dirty};
 }
 
 // The store's part on one device: a replica of its shard of the index, or the shard itself. Its scheduler is destroyed
@@ -53,13 +63,13 @@ struct Engine::OnDevice {
     SchedulerOptions options = engine.options_.scheduler;
     options.processor = std::max(options.processor - static_cast<int>(shard), -1);
     if (engine.options_.index_on_device) options.wakeup = engine.placement_->overlay(shard)->wakeup();
-    if (engine.options_.replicas_rest && !engine.options_.index_on_device && shard_bits_of(engine.options_) == 0) {
+    if (may_rest(engine.options_)) {
       options.store_counts = [&engine] {
         const StoreTotals totals = engine.counters();
         return UpkeepCounts{.reads = totals.cmd_get, .writes = totals.total_items};
       };
       if (engine.options_.device_values.bytes != 0) {
-        options.announces_rewrites = &engine.shared_->announces_rewrites;
+        options.rewrites = &engine.shared_->rewrites;
         options.epochs = &engine.epochs_;
       }
     }

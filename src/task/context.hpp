@@ -17,6 +17,7 @@
 #include "observe/counters.hpp"
 #include "observe/task_counters.hpp"
 #include "placement/index_placement.hpp"
+#include "placement/mirrored/dirty_map.hpp"
 #include "query/batch.hpp"
 #include "task/item_moves.hpp"
 #include "task/kind_code.hpp"
@@ -41,6 +42,7 @@ struct Shared {
   Clock& clock;
   StorePolicy policy;
   std::uint64_t hash_seed = 0;
+  DirtyMap* dirty = nullptr;  // of Rewrites::marked; nullptr: that never is
   // The first CAS id that is not assigned to a worker.
   alignas(cache_line_bytes) std::atomic<std::uint64_t> cas_next{1};
   // Items with a smaller CAS id are flushed (flush_all); 0: no flush yet. Monotonic; stored with release by
@@ -55,10 +57,9 @@ struct Shared {
   ItemMoves moves{};
   ScatteredRanges* scattered = nullptr;  // nullptr: nothing arranges them; constant once the store is open
   SavedState* saved = nullptr;           // in the memory file, if there is one
-  // Whether a set that rewrites an item in place announces it in the index's log, under the key's stripe: true while a
-  // replica has copies of the values, or answers that are known by them to be current. Read inside an epoch. Stored by
-  // the scheduler (Scheduler::let_rest()).
-  std::atomic<bool> announces_rewrites{false};
+  // What a set that rewrites an item in place does besides. Read inside an epoch. Stored by the scheduler
+  // (Scheduler::let_rest()).
+  std::atomic<Rewrites> rewrites{Rewrites::unseen};
 
   // The index as its own type. REQUIRES: it is of this kind.
   template <class I>

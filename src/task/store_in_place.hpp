@@ -187,7 +187,7 @@ TD_INLINE bool try_store_in_place(Context& context, Item* item, const PlainSet& 
   }
 }
 
-// The same where devices have copies of items (Shared::announces_rewrites): the copies follow the index's log, in which
+// The same where devices have copies of items (Rewrites::announced): the copies follow the index's log, in which
 // only the holder of the key's stripe announces a change. The item is in this processor's cache, so its image is put
 // there as well, and no drain has to read it. REQUIRES: guard.find() returned `item`.
 template <AnnouncingGuard G>

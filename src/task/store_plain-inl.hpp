@@ -20,7 +20,7 @@ TD_INLINE Item* find(G& guard, const SetOperation& op) noexcept {
   }
 }
 
-// Rewrites the candidate if possible, under the key's stripe where devices have copies of items.
+// Rewrites the candidate if possible, as Rewrites says.
 template <IndexKind I>
 TD_INLINE bool store_in_place(Context& context, const SetOperation& op, ItemVersion& stored) noexcept {
   if (op.candidate == no_location) return false;
@@ -32,9 +32,15 @@ TD_INLINE bool store_in_place(Context& context, const SetOperation& op, ItemVers
     return false;
   const auto rewrite = [&]() TD_INLINE_LAMBDA {
     if constexpr (AnnouncingGuard<typename I::Guard>) {
-      if (TD_UNLIKELY(context.shared.announces_rewrites.load(std::memory_order_relaxed))) {
+      const Rewrites rewrites = context.shared.rewrites.load(std::memory_order_relaxed);
+      if (TD_UNLIKELY(rewrites == Rewrites::announced)) {
         typename I::Guard guard = context.shared.index_as<I>().lock(op.f);
         return find(guard, op) == item && try_store_announced(context, guard, item, op.set, op.time, stored);
+      }
+      if (TD_UNLIKELY(rewrites == Rewrites::marked)) {
+        if (!try_store_in_place(context, item, op.set, op.time, stored)) return false;
+        context.shared.dirty->mark(item);
+        return true;
       }
     }
     return try_store_in_place(context, item, op.set, op.time, stored);

@@ -46,6 +46,7 @@ DeviceMark BasicReplica<Rules, Log>::waits_for() noexcept {
 template <class Rules, class Log>
 ReplicaState BasicReplica<Rules, Log>::start() noexcept {
   const std::lock_guard lock(mutex_);
+  if (stats_.state == ReplicaState::leaving || stats_.state == ReplicaState::resting) wake();
   if (stats_.state != ReplicaState::absent || !make_buffers()) return stats_.state;
   failures_in_a_row_ = 0;
   serial_ = 0;
@@ -64,6 +65,7 @@ void BasicReplica<Rules, Log>::stop(ReplicaAbsence why) noexcept {
 template <class Rules, class Log>
 void BasicReplica<Rules, Log>::become_absent(ReplicaAbsence why) noexcept {
   log_.stop(shard_.number);
+  log_.forget_marks();
   queue_.drop_unsent();
   position_ = 0;
   retire_table();
@@ -75,6 +77,7 @@ void BasicReplica<Rules, Log>::become_absent(ReplicaAbsence why) noexcept {
 template <class Rules, class Log>
 void BasicReplica<Rules, Log>::become_lost() noexcept {
   log_.stop(shard_.number);
+  log_.forget_marks();
   queue_.drop_unsent();
   position_ = 0;
   table_.reset();
@@ -94,6 +97,8 @@ bool BasicReplica<Rules, Log>::check(DeviceStatus status) noexcept {
   broken_copy_ = copy_;
   if (++failures_in_a_row_ >= options_.failures_max) {
     become_absent(ReplicaAbsence::failures);
+  } else if (stats_.state == ReplicaState::leaving || stats_.state == ReplicaState::resting) {
+    stay_away();
   } else {
     begin_copy();
     // The upload writes cells that searches on other streams may still read.
@@ -106,6 +111,13 @@ bool BasicReplica<Rules, Log>::check(DeviceStatus status) noexcept {
 // Starts again from the first cell. Work queued for the copy before runs first, or is for a retired table.
 template <class Rules, class Log>
 void BasicReplica<Rules, Log>::begin_copy() noexcept {
+  if (stats_.state == ReplicaState::returning) ++stats_.returns_whole;
+  if (log_.dirty() != nullptr) {
+    // The map is made anew once no writer marks.
+    log_.forget_marks();
+    stamp_ = epochs_.retire_stamp();
+    waits_ = true;
+  }
   queue_.drop_unsent();
   images_.drop_unsent();
   position_ = 0;
@@ -263,17 +275,9 @@ ReplicaState BasicReplica<Rules, Log>::step(std::uint64_t budget_bytes) noexcept
   if (stream_ != nullptr) poll_in_flight();
   if (device_.lost() && stats_.state != ReplicaState::lost) become_lost();
   if (stats_.state == ReplicaState::current) age_marks();
-  if (stats_.state != ReplicaState::uploading) return stats_.state;
-  if (restart_log_) {
-    // With a device that does not answer the log would only overflow again.
-    if (in_flight_.size() != 0) return stats_.state;
-    log_.start(shard_.number);
-    stamp_ = epochs_.retire_stamp();
-    restart_log_ = false;
-    waits_ = true;
-  }
-  if (waits_ && Rules::waits_for_batches && !epochs_.is_safe(stamp_)) return stats_.state;
-  waits_ = false;
+  if (stats_.state == ReplicaState::leaving || stats_.state == ReplicaState::resting) settle();
+  if (stats_.state == ReplicaState::returning && has_begun()) come_back(budget_bytes);
+  if (stats_.state != ReplicaState::uploading || !has_begun()) return stats_.state;
   if (serial_ == 0) {
     epoch_.enter();
     follow(index_.followed());
@@ -281,6 +285,7 @@ ReplicaState BasicReplica<Rules, Log>::step(std::uint64_t budget_bytes) noexcept
   }
   if (!make_table()) return stats_.state;
   if (!zeroed_) {
+    make_dirty_map();
     if (!check(images_.make_empty(*stream_))) return stats_.state;
     if (!check(stream_->zero(table_->winners.bytes_at(), table_->winners.bytes()))) return stats_.state;
     zeroed_ = true;
@@ -289,6 +294,33 @@ ReplicaState BasicReplica<Rules, Log>::step(std::uint64_t budget_bytes) noexcept
   }
   if (stats_.state == ReplicaState::uploading && position_ == cells_) stats_.state = ReplicaState::current;
   return stats_.state;
+}
+
+// Optional: without memory the replica comes back from a rest by another upload.
+template <class Rules, class Log>
+void BasicReplica<Rules, Log>::make_dirty_map() noexcept {
+  if (log_.dirty() == nullptr) return;
+  epoch_.enter();
+  if (const FollowedTable table = index_.followed(); table.serial == serial_)
+    static_cast<void>(log_.dirty()->make(table));
+  epoch_.exit();
+}
+
+// Whether what is sent may be read: the log is on, and the batches that began before have ended.
+template <class Rules, class Log>
+bool BasicReplica<Rules, Log>::has_begun() noexcept {
+  if (restart_log_) {
+    // With a device that does not answer the log would only overflow again.
+    if (in_flight_.size() != 0) return false;
+    log_.start(shard_.number);
+    stamp_ = epochs_.retire_stamp();
+    restart_log_ = false;
+    waits_ = true;
+  }
+  const bool waits = stats_.state == ReplicaState::returning ? Rules::waits_to_return : Rules::waits_for_batches;
+  if (waits_ && waits && !epochs_.is_safe(stamp_)) return false;
+  waits_ = false;
+  return true;
 }
 
 // False: nothing more in this step.
@@ -345,17 +377,32 @@ Drained BasicReplica<Rules, Log>::collect() noexcept {
   const Drained drained = log_.drain(index_, {serial_, position_, shard_}, queue_, position_ != 0 ? &images_ : nullptr);
   // After all records were noted, and in the epoch in which the cells were read.
   images_.append(queue_.since(begin));
-  if (!drained.recording && !restart_log_) {
-    restart_log_ = true;
-    if (serial_ != 0) begin_copy();
+  if (!drained.recording && !restart_log_) lose_changes();
+  if (is_following() && serial_ != 0 && drained.table.serial != serial_) {
+    if (stats_.state == ReplicaState::leaving) {
+      stay_away();
+    } else {
+      follow(drained.table);
+    }
   }
-  if (serial_ != 0 && drained.table.serial != serial_) follow(drained.table);
   epoch_.exit();
   ++stats_.drains;
   stats_.records += drained.records;
   stats_.repeats += drained.repeats;
   stats_.rewrites += drained.images;
   return drained;
+}
+
+// The log has overflowed. During a return writers mark what they change, too.
+template <class Rules, class Log>
+void BasicReplica<Rules, Log>::lose_changes() noexcept {
+  if (stats_.state == ReplicaState::leaving) return stay_away();
+  restart_log_ = true;
+  if (stats_.state == ReplicaState::returning) {
+    bucket_ = block_ = 0;
+  } else if (serial_ != 0) {
+    begin_copy();
+  }
 }
 
 template <class Rules, class Log>
@@ -390,7 +437,7 @@ ReplicaLaunch BasicReplica<Rules, Log>::drain() noexcept {
   ReplicaLaunch launch;
   is_relieved_.store(false, std::memory_order_relaxed);
   if (stream_ != nullptr) poll_in_flight();
-  if (stats_.state == ReplicaState::absent || stats_.state == ReplicaState::lost) return launch;
+  if (!is_following()) return launch;
   const Drained drained = collect();
   const bool all_sent = send();
   if (stats_.state != ReplicaState::current) return launch;
@@ -421,7 +468,7 @@ void BasicReplica<Rules, Log>::relieve() noexcept {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return;
   // The request may be of a writer that saw the log on just before.
-  if (stats_.state == ReplicaState::absent || stats_.state == ReplicaState::lost) return log_.stop(shard_.number);
+  if (!is_following()) return log_.stop(shard_.number);
   collect();
   ++stats_.relieved;
   is_relieved_.store(true, std::memory_order_relaxed);
@@ -452,6 +499,10 @@ ReplicaStats BasicReplica<Rules, Log>::stats() noexcept {
   s.granules = images_.granules_sent();
   s.pinned_bytes = queue_memory_.bytes() + chunk_memory_.bytes() + images_.pinned_bytes();
   s.log_bytes = log_.memory_bytes(shard_.number);
+  if (const DirtyMap* const dirty = log_.dirty(); dirty != nullptr) {
+    s.map_bytes = dirty->bytes();
+    s.map_lacks_bytes = dirty->lacking_bytes();
+  }
   const std::lock_guard told(told_mutex_);
   return told_ = s;
 }

@@ -1,4 +1,5 @@
 #include "placement/mirrored/replica-inl.hpp"
+#include "placement/mirrored/replica_rest-inl.hpp"
 
 namespace tandem {
 
@@ -10,6 +11,12 @@ std::string_view name_of(ReplicaState state) noexcept {
       return "uploading";
     case ReplicaState::current:
       return "current";
+    case ReplicaState::leaving:
+      return "leaving";
+    case ReplicaState::resting:
+      return "resting";
+    case ReplicaState::returning:
+      return "returning";
     case ReplicaState::lost:
       return "lost";
   }

@@ -7,6 +7,12 @@
 //                          ^                              |
 //                          +------------------------------+   the log overflowed, the host's table grew, work failed
 //
+//             rest()           batches have ended           start()
+//   current ----------> leaving ----------------> resting ----------> returning ----------> current
+//
+// While it rests writers mark what they change (DirtyMap) in place of noting it in the log. If that does not tell all,
+// leaving and resting end in `absent`, and a return becomes an upload (docs/decisions/0057-warm-rest.md).
+//
 // The state returns to `absent` by stop(), without memory on the device, or after several failures in a row. It is
 // `lost` for ever once the device is lost. All changes of the copy are queued on one stream, in the order in which the
 // host's cells were read.
@@ -17,6 +23,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -49,6 +56,11 @@ struct ReplicaRules {
   static constexpr bool waits_for_marks = true;
   // So are the rings of images, which the device reads where writers have put them.
   static constexpr bool keeps_rings = true;
+  // A rest begins, and a return sends, when the batches have ended that may not mark, or not announce.
+  static constexpr bool waits_to_rest = true;
+  static constexpr bool waits_to_return = true;
+  // What writers noted before they marked is sent before the log is off.
+  static constexpr bool drains_last = true;
 };
 
 // Thread safety: relieve(), wants_drain() and stats() from any thread; the rest, and stream(), from one thread at a
@@ -66,6 +78,7 @@ class BasicReplica final : public DeviceSide {
   ReplicaState start() noexcept override;
   // Frees the device's memory once the queued work is done, and switches the log off.
   void stop(ReplicaAbsence why) noexcept override;
+  bool rest() noexcept override;
 
   const Shard& shard() const noexcept override { return shard_; }
 
@@ -121,6 +134,20 @@ class BasicReplica final : public DeviceSide {
     DeviceMark mark = 0;  // 0: not known yet
   };
 
+  // Whether the log is to be on.
+  bool is_following() const noexcept {
+    return stats_.state == ReplicaState::uploading || stats_.state == ReplicaState::current ||
+           stats_.state == ReplicaState::returning || (stats_.state == ReplicaState::leaving && !is_log_off_);
+  }
+  void make_dirty_map() noexcept;
+  bool has_begun() noexcept;
+  void lose_changes() noexcept;
+  void settle() noexcept;
+  void stay_away() noexcept;
+  void wake() noexcept;
+  void come_back(std::uint64_t budget_bytes) noexcept;
+  void send_marked(std::uint64_t& budget_bytes) noexcept;
+  void append_buckets(std::span<const std::uint32_t> buckets, const CellArray& cells) noexcept;
   bool make_buffers() noexcept;
   bool make_table() noexcept;
   void age_marks() noexcept;
@@ -170,6 +197,9 @@ class BasicReplica final : public DeviceSide {
   std::uint64_t cells_ = 0, position_ = 0;  // all; of them, read by this upload
   bool restart_log_ = false;                // the log is off: no upload before it is on again
   bool waits_ = false;                      // the upload, for the batches that began before stamp_
+  bool is_log_off_ = false;                 // as the replica is leaving, or rests
+  std::uint64_t bucket_ = 0, block_ = 0;    // of the dirty map: where a return goes on
+  std::array<std::uint32_t, 1024> taken_;   // from there
   bool zeroed_ = false;                     // the winners of this upload's table are
   std::uint64_t stamp_ = 0;
   std::uint32_t copy_ = 0, broken_copy_ = 0;  // the upload's number; the last one that had a failure

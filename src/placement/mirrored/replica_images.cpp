@@ -116,6 +116,29 @@ void ReplicaImages::append_all(std::size_t count, CellAt cell_at) noexcept {
   end_part(false);
 }
 
+std::uint64_t ReplicaImages::room_blocks(std::uint64_t cells_room, std::uint32_t block_granules) const noexcept {
+  if (!on()) return 0;
+  const std::uint64_t room = queue_.room(), reserved = cells_room * images_.item_granules;
+  return (room - std::min(room, reserved)) / (block_granules + images_.item_granules);
+}
+
+void ReplicaImages::append_blocks(std::span<const std::uint32_t> blocks, std::uint32_t block_granules) noexcept {
+  constexpr std::size_t ahead = 12;
+  const auto prefetch = [&](std::size_t i) {
+    if (i >= blocks.size()) return;
+    const char* const block = heap_->at(blocks[i] * block_granules)->bytes();
+    for (std::uint32_t at = 0; at < block_granules * granule_bytes; at += cache_line_bytes) prefetch_read(block + at);
+  };
+  for (std::size_t i = 0; i < ahead; ++i) prefetch(i);
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    prefetch(i + ahead);
+    heap_->visit_granules(blocks[i] * block_granules, block_granules, [&](Location l, const Item*) {
+      if (l < images_.count) append_item(l);
+    });
+  }
+  end_part(false);
+}
+
 void ReplicaImages::end_part(bool rewrites) noexcept {
   if (queue_.appended() == part_begin_) return;
   part_begin_ = queue_.appended();

@@ -75,6 +75,12 @@ class ReplicaImages {
   // are no more than room_cells().
   void append(const std::array<std::span<const DirtyCell>, 2>& cells) noexcept;
   void append(std::span<const std::uint64_t> cells) noexcept;
+  // Number of blocks of the heap, of so many granules, with room for their items beside the images of `cells_room`
+  // cells.
+  std::uint64_t room_blocks(std::uint64_t cells_room, std::uint32_t block_granules) const noexcept;
+  // Reads the items that begin in these blocks, as one part: numbers of blocks. REQUIRES: the caller is in an epoch;
+  // there are no more than room_blocks(), each once.
+  void append_blocks(std::span<const std::uint32_t> blocks, std::uint32_t block_granules) noexcept;
   // Has the device read what a writer's ring has published up to position `end` and drains have not taken. Several
   // rings are one part, which end_rewritten() ends. False: there is no room beside the images of `cells_room` cells.
   // REQUIRES: on(); the ring is of ring_memory(), and keeps it until released() is what appended() is now.

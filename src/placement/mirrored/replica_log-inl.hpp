@@ -13,6 +13,7 @@ BasicReplicaLog<Rules>::BasicReplicaLog(const ReplicaLogOptions& options)
     : ring_records_(options.ring_records),
       ring_granules_(options.ring_granules),
       shard_bits_(options.shard_bits),
+      dirty_(options.dirty),
       rings_(std::make_shared<WriterRings>(options.ring_records, 1u << options.shard_bits)),
       word_(std::uint64_t{options.first_launch} << launch_shift) {
   TD_ASSERT(std::has_single_bit(ring_records_) && ring_records_ >= 16 && shard_bits_ <= shard_bits_max);
@@ -25,7 +26,8 @@ ChangeLog::Ticket BasicReplicaLog<Rules>::reserve(std::span<const Change> change
   if (changes.empty()) return 0;
   const std::uint32_t shard = Shard::number_of_cell(changes.front().cell_index, shard_bits_);
   // A stale "off" is harmless: start()'s caller waits for this batch.
-  if ((word_.load(std::memory_order_relaxed) & recording_bit(shard)) == 0) return 0;
+  const std::uint64_t word = word_.load(std::memory_order_relaxed);
+  if ((word & alone_bit(shard)) == 0) return (word & marking_bit) == 0 ? 0 : reserve_slowly(changes, shard);
 #if defined(TANDEM_CANARY)
   if (canary_strikes("skip_dirty_log", 500)) return 0;
 #endif
@@ -34,33 +36,67 @@ ChangeLog::Ticket BasicReplicaLog<Rules>::reserve(std::span<const Change> change
     overflow(shard);
     return 0;
   }
-  WriterRing* const ring = rings + shard;
-  const std::uint64_t begin = ring->reserved.load(std::memory_order_relaxed);
-  TD_DEBUG_ASSERT(begin == ring->committed.load(std::memory_order_relaxed));
-  if (TD_UNLIKELY(begin + changes.size() - ring->head_seen > ring_records_ / 2) &&
-      !has_room(*ring, shard, begin, changes.size())) {
+  return note(rings[shard], shard, changes);
+}
+
+template <class Rules>
+TD_INLINE ChangeLog::Ticket BasicReplicaLog<Rules>::note(WriterRing& ring, std::uint32_t shard,
+                                                         std::span<const Change> changes) noexcept {
+  const std::uint64_t begin = ring.reserved.load(std::memory_order_relaxed);
+  TD_DEBUG_ASSERT(begin == ring.committed.load(std::memory_order_relaxed));
+  if (TD_UNLIKELY(begin + changes.size() - ring.head_seen > ring_records_ / 2) &&
+      !has_room(ring, shard, begin, changes.size())) {
     return 0;
   }
   std::uint64_t tail = begin;
   for (const Change& c : changes) {
     TD_DEBUG_ASSERT(Shard::number_of_cell(c.cell_index, shard_bits_) == shard);
-    ring->records[tail++ & ring->mask] = LogRecord::of(c).bits;
+    ring.records[tail++ & ring.mask] = LogRecord::of(c).bits;
   }
-  ring->reserved.store(tail, std::memory_order_release);
-  return std::bit_cast<std::uintptr_t>(ring);
+  ring.reserved.store(tail, std::memory_order_release);
+  return std::bit_cast<std::uintptr_t>(&ring);
+}
+
+// While changes are marked. What is marked, commit() marks: a mark that was taken before the change would tell nothing.
+template <class Rules>
+ChangeLog::Ticket BasicReplicaLog<Rules>::reserve_slowly(std::span<const Change> changes,
+                                                         std::uint32_t shard) noexcept {
+  const std::uint64_t word = word_.load(std::memory_order_acquire);
+  const bool records = (word & recording_bit(shard)) != 0, marks = (word & marking_bit) != 0;
+  WriterRing* const rings = rings_->mine();
+  if (TD_UNLIKELY(rings == nullptr)) {
+    if (records) overflow(shard);
+    if (marks) dirty_->give_up();
+    return 0;
+  }
+  WriterRing& ring = rings[shard];
+  const Ticket noted = records ? note(ring, shard, changes) : 0;
+  if (!marks) return noted;
+  TD_DEBUG_ASSERT(changes.size() <= ring.marks.size());
+  ring.mark_count = 0;
+  for (const Change& c : changes) ring.marks[ring.mark_count++] = LogRecord::of(c);
+  return std::bit_cast<std::uintptr_t>(&ring) | marks_bit;
 }
 
 template <class Rules>
 void BasicReplicaLog<Rules>::commit(Ticket ticket) noexcept {
-  if (ticket == 0) return;
+  if (static_cast<std::int64_t>(ticket) <= 0) return commit_slowly(ticket);
   WriterRing* const ring = std::bit_cast<WriterRing*>(static_cast<std::uintptr_t>(ticket));
   ring->committed.store(ring->reserved.load(std::memory_order_relaxed), std::memory_order_release);
 }
 
 template <class Rules>
+void BasicReplicaLog<Rules>::commit_slowly(Ticket ticket) noexcept {
+  if (ticket == 0) return;
+  WriterRing* const ring = std::bit_cast<WriterRing*>(static_cast<std::uintptr_t>(ticket & ~marks_bit));
+  ring->committed.store(ring->reserved.load(std::memory_order_relaxed), std::memory_order_release);
+  for (const LogRecord& change : std::span(ring->marks.data(), ring->mark_count)) dirty_->mark(change);
+}
+
+template <class Rules>
 ImageSlot BasicReplicaLog<Rules>::image_slot(std::uint64_t cell_index, Location item, std::uint32_t granules) noexcept {
   const std::uint32_t shard = Shard::number_of_cell(cell_index, shard_bits_);
-  if (granules > image_granules_limit || (word_.load(std::memory_order_relaxed) & recording_bit(shard)) == 0) return {};
+  if (granules > image_granules_limit || (word_.load(std::memory_order_relaxed) & alone_bit(shard)) == 0) return {};
   WriterRing* const rings = rings_->mine();
   if (TD_UNLIKELY(rings == nullptr)) return {};
   ImageRing& ring = rings[shard].images;
@@ -125,7 +161,7 @@ bool BasicReplicaLog<Rules>::has_room(WriterRing& ring, std::uint32_t shard, std
 template <class Rules>
 void BasicReplicaLog<Rules>::overflow(std::uint32_t shard) noexcept {
   const std::uint64_t bit = recording_bit(shard);
-  if ((word_.fetch_and(~bit, std::memory_order_seq_cst) & bit) != 0) {
+  if ((word_.fetch_and(~both_bits(shard), std::memory_order_seq_cst) & bit) != 0) {
     overflows_[shard].fetch_add(1, std::memory_order_relaxed);
   }
 }
@@ -150,7 +186,24 @@ void BasicReplicaLog<Rules>::start(std::uint32_t shard) noexcept {
     empty_ring(ring->images);
   }
   wants_drain_[shard].store(false, std::memory_order_relaxed);
-  word_.fetch_or(recording_bit(shard), std::memory_order_seq_cst);
+  const bool marks = (word_.load(std::memory_order_relaxed) & marking_bit) != 0;
+  word_.fetch_or(marks ? recording_bit(shard) : both_bits(shard), std::memory_order_seq_cst);
+}
+
+template <class Rules>
+void BasicReplicaLog<Rules>::start_marking() noexcept {
+  word_.fetch_or(marking_bit, std::memory_order_seq_cst);
+  word_.fetch_and(~alone_bit(0), std::memory_order_seq_cst);
+}
+
+template <class Rules>
+bool BasicReplicaLog<Rules>::stop_marking() noexcept {
+  std::uint64_t word = word_.load(std::memory_order_relaxed);
+  do {
+    if ((word & recording_bit(0)) == 0) return false;
+  } while (!word_.compare_exchange_weak(word, (word & ~marking_bit) | alone_bit(0), std::memory_order_seq_cst,
+                                        std::memory_order_relaxed));
+  return true;
 }
 
 template <class Rules>
@@ -191,7 +244,7 @@ void BasicReplicaLog<Rules>::forget_images(std::uint32_t shard) noexcept {
 
 template <class Rules>
 void BasicReplicaLog<Rules>::stop(std::uint32_t shard) noexcept {
-  word_.fetch_and(~recording_bit(shard), std::memory_order_seq_cst);
+  word_.fetch_and(~both_bits(shard), std::memory_order_seq_cst);
   wants_drain_[shard].store(false, std::memory_order_relaxed);
 }
 

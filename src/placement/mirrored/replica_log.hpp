@@ -16,6 +16,9 @@
 // slot's last item is taken by the drain that delivers its next item, or before: a drain is an epoch, and the slot was
 // not reused within the one that its item died in.
 //
+// A replica may rest (DirtyMap): the log marks changes instead of noting them, or does both while the one begins or
+// ends.
+//
 // Memory is bounded. A writer that finds its ring full writes without noting, and switches the shard's log off; that
 // replica must be uploaded again. wants_drain() asks workers to drain before that happens.
 #pragma once
@@ -28,6 +31,7 @@
 #include "index/change_log.hpp"
 #include "index/followed_index.hpp"
 #include "index/shard.hpp"
+#include "placement/mirrored/dirty_map.hpp"
 #include "placement/mirrored/dirty_queue.hpp"
 #include "placement/mirrored/replica_images.hpp"
 #include "placement/mirrored/writer_rings.hpp"
@@ -39,6 +43,7 @@ struct ReplicaLogOptions {
   std::uint32_t ring_granules = 0;       // of images, likewise; a power of two, at least 16, or 0: cells only
   std::uint32_t first_launch = 1;        // tests start close to where the number wraps
   std::uint32_t shard_bits = 0;          // as the index's
+  DirtyMap* dirty = nullptr;             // outlives it; nullptr: the replica, or one of several, does not rest warm
 };
 
 // The part of a table that a replica copies; changes of other cells are ignored.
@@ -100,6 +105,16 @@ class BasicReplicaLog final : public ChangeLog {
   void start(std::uint32_t shard = 0) noexcept;
   // Switches it off: writers no longer note changes.
   void stop(std::uint32_t shard = 0) noexcept;
+  // From now on writers mark what they change, besides. It may miss a change that began before, as start(). REQUIRES:
+  // dirty(); one replica.
+  void start_marking() noexcept;
+  // Ends that. False: the log is off, and marking goes on, since only the marks tell what has changed.
+  [[nodiscard]] bool stop_marking() noexcept;
+  // Ends that, whatever is lost by it.
+  void forget_marks() noexcept {
+    if (!stop_marking()) word_.fetch_and(~marking_bit, std::memory_order_seq_cst);
+  }
+  DirtyMap* dirty() const noexcept { return dirty_; }
   // Whether it is on. An overflowing ring switches it off.
   bool recording(std::uint32_t shard = 0) const noexcept {
     return (word_.load(std::memory_order_acquire) & recording_bit(shard)) != 0;
@@ -138,13 +153,20 @@ class BasicReplicaLog final : public ChangeLog {
   std::uint64_t memory_bytes(std::uint32_t shard = 0) const noexcept;  // of all rings, without what is lent
 
  private:
-  //   |63  launch  32|31..8 0|7  recording, a bit for each shard  0|
-  // One word, so that all threads agree on which launches came before an overflow.
-  static constexpr std::uint64_t recording_bit(std::uint32_t shard) { return std::uint64_t{1} << shard; }
-  static constexpr std::uint64_t recording_mask = (std::uint64_t{1} << shards_max) - 1;
+  //   |63  launch  32|31..17 0|16 marking|15  recording, a bit for each shard  8|7  it alone, likewise  0|
+  // One word, so that all threads agree on which launches came before an overflow. it alone: recording and not marking,
+  // which is all that the usual change looks at.
+  static constexpr std::uint64_t alone_bit(std::uint32_t shard) { return std::uint64_t{1} << shard; }
+  static constexpr std::uint64_t recording_bit(std::uint32_t shard) { return std::uint64_t{1} << (8 + shard); }
+  static constexpr std::uint64_t both_bits(std::uint32_t shard) { return alone_bit(shard) | recording_bit(shard); }
+  static constexpr std::uint64_t marking_bit = std::uint64_t{1} << 16;
+  static constexpr std::uint64_t alone_mask = (std::uint64_t{1} << shards_max) - 1;
+  static constexpr std::uint64_t recording_mask = alone_mask << 8;
   static constexpr unsigned launch_shift = 32;
   static constexpr std::uint64_t launch_one = std::uint64_t{1} << launch_shift;
-  static_assert(recording_mask < launch_one);
+  static_assert(shards_max <= 8 && marking_bit < launch_one);
+  // Of a ticket: a ring's address with its marks.
+  static constexpr Ticket marks_bit = Ticket{1} << 63;
 
   // Of a shard's memory for images.
   struct Lent {
@@ -155,6 +177,9 @@ class BasicReplicaLog final : public ChangeLog {
     bool has_taken = false;                 // drains may have, since the last release; theirs
   };
 
+  TD_NOINLINE Ticket reserve_slowly(std::span<const Change> changes, std::uint32_t shard) noexcept;
+  TD_NOINLINE void commit_slowly(Ticket ticket) noexcept;
+  Ticket note(WriterRing& ring, std::uint32_t shard, std::span<const Change> changes) noexcept;
   void count(Drained& drained, std::uint32_t shard) noexcept;
   TD_NOINLINE bool claim_images(ImageRing& ring, std::uint32_t shard) noexcept;
   bool take_images(Drained& drained, std::uint32_t shard, std::uint64_t cells_room, ReplicaImages* images) noexcept;
@@ -166,6 +191,7 @@ class BasicReplicaLog final : public ChangeLog {
   const std::uint64_t ring_records_;
   const std::uint32_t ring_granules_;
   const std::uint32_t shard_bits_;
+  DirtyMap* const dirty_;
   const std::shared_ptr<WriterRings> rings_;
   std::array<std::atomic<std::uint64_t>, shards_max> overflows_{};
   std::array<Lent, shards_max> lent_{};

@@ -13,6 +13,7 @@
 #include "device/sim/sim_device.hpp"
 #include "placement/mirrored/replica-inl.hpp"
 #include "placement/mirrored/replica_follower.hpp"
+#include "placement/mirrored/replica_rest-inl.hpp"
 
 namespace tandem {
 
@@ -33,13 +34,14 @@ class ReplicaRig {
 
   explicit ReplicaRig(const ReplicaRigOptions& options = {}) : ReplicaRig(options, make_sim_device(options.sim)) {}
   ReplicaRig(const ReplicaRigOptions& options, std::unique_ptr<DeviceType> device_to_use)
-      : log(options.log),
+      : log(with(options.log, options.log.shard_bits == 0 ? &dirty : nullptr)),
         stepping(log),
         device(std::move(device_to_use)),
         store({.cells = options.cells,
                .load_grow = options.load_grow,
                .log = &stepping,
                .shard_bits = options.log.shard_bits}),
+        dirty(store.heap, options.replica.images.bytes, store.budget),
         worker(store),
         replica(*device, store.index, log, store.epochs, options.replica, &store.heap),
         keys_(*device, searches_max),
@@ -55,11 +57,15 @@ class ReplicaRig {
   }
   ReplicaState finish_upload() {
     const auto end = std::chrono::steady_clock::now() + long_enough;
-    while (replica.step(1 << 12) == ReplicaState::uploading && std::chrono::steady_clock::now() < end) {
-      std::this_thread::yield();
-    }
+    const auto goes_on = [this] {
+      const ReplicaState state = replica.step(1 << 12);
+      return state == ReplicaState::uploading || state == ReplicaState::leaving || state == ReplicaState::returning;
+    };
+    while (goes_on() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
     return replica.stats().state;
   }
+  // Steps until it rests.
+  ReplicaState rest() { return replica.rest() ? finish_upload() : replica.stats().state; }
   // Drains until the device takes it.
   ReplicaLaunch drain() {
     const auto end = std::chrono::steady_clock::now() + long_enough;
@@ -111,10 +117,15 @@ class ReplicaRig {
   SteppingLog stepping;
   std::unique_ptr<DeviceType> device;
   BasicTestStore<I> store;
+  DirtyMap dirty;
   BasicTestWorker<I> worker;
   Follower replica;
 
  private:
+  static ReplicaLogOptions with(ReplicaLogOptions log, DirtyMap* dirty) noexcept {
+    log.dirty = dirty;
+    return log;
+  }
   std::string compare_images(const ReplicaLaunch& launch, std::span<const std::uint64_t> cells) {
     if (launch.images.count == 0) return "";
     const PinnedArray<Granule> images(*device, launch.images.count);

@@ -25,6 +25,7 @@ struct Mix {
   // Searches run beside the applies of later launches, which cells allow, but images do not.
   bool other_stream = false;
   std::uint64_t faults_every = 0;
+  std::uint64_t rests_every = 0;
   std::uint32_t first_launch = 1;
   std::uint64_t images_bytes = 0;
   // The device has the last shard. A follower of the first shard, in plain memory, drains the log all the time.
@@ -199,13 +200,21 @@ Result run(const Mix& mix, int launches) {
                           (mix.images_bytes == 0 || (seen.images != 0 && seen.images_changed != 0)) &&
                           (mix.shard_bits == 0 || follower_decided.load() != 0) &&
                           (mix.faults_every == 0 || rig.replica.stats().failures != 0) &&
-                          (!mix.waits || !mix.relieve || rig.replica.stats().relieved != 0);
+                          (!mix.waits || !mix.relieve || rig.replica.stats().relieved != 0) &&
+                          (mix.rests_every == 0 || rig.replica.stats().returns_warm != 0);
     return !all_seen && result.launches < 100 * all;
   };
   while ((result.launches < all || unmet()) && result.problem.empty()) {
     random = mix_bits(random + 1);
     rig.device->slow(static_cast<double>(random % 8));
     if (mix.faults_every != 0 && random % mix.faults_every == 0) rig.device->fail(1 + random / 256 % 4);
+    if (mix.rests_every != 0 && random / 2 % mix.rests_every == 0) {
+      static_cast<void>(rig.replica.rest());
+    } else if (const ReplicaState state = rig.replica.stats().state;
+               mix.rests_every != 0 && random % 16 == 0 &&
+               (state == ReplicaState::leaving || state == ReplicaState::resting || state == ReplicaState::absent)) {
+      rig.replica.start();
+    }
     rig.replica.step(1 << 13);
     allowed.fetch_add(mix.writes, std::memory_order_relaxed);
     if (mix.waits && result.launches >= waits_at) {
@@ -222,7 +231,7 @@ Result run(const Mix& mix, int launches) {
     flight.launch = rig.replica.drain();
     if (!flight.launch.ready()) {
       flights.pop_back();
-      while (!flights.empty()) resolve();  // an upload waits for their epochs
+      while (!flights.empty()) resolve();  // an upload, a rest and a return wait for their epochs
       std::this_thread::yield();
       continue;
     }
@@ -250,6 +259,7 @@ Result run(const Mix& mix, int launches) {
   rig.device->slow(0);
   rig.device->fail(0);
   for (ReplicaLaunch launch; result.problem.empty();) {
+    rig.replica.start();
     rig.finish_upload();
     launch = rig.drain();
     if (!launch.ready()) continue;
@@ -344,6 +354,31 @@ TEST(ReplicaThreads, ImagesWhenWorkFails) {
   const Result r = run({.cells = 1 << 10, .keys = 1200, .faults_every = 32, .images_bytes = 64 << 20}, 100 * effort);
   expect_images(r);
   EXPECT_GT(r.stats.failures, 0u);
+}
+
+TEST(ReplicaThreads, Rests) {
+  const Result r = run({.cells = 1 << 12, .keys = 5000, .writes = 4, .rests_every = 32}, 200 * effort);
+  expect_right(r);
+  EXPECT_GT(r.stats.returns_warm, 0u);
+}
+
+TEST(ReplicaThreads, RestsWithImages) {
+  const Result r =
+      run({.cells = 1 << 12, .keys = 5000, .writes = 4, .rests_every = 32, .images_bytes = 8 << 20}, 200 * effort);
+  expect_images(r);
+  EXPECT_GT(r.stats.returns_warm, 0u);
+}
+
+TEST(ReplicaThreads, RestsWhenWorkFailsAndRingsOverflow) {
+  const Result r = run({.cells = 1 << 12,
+                        .keys = 5000,
+                        .ring_records = 64,
+                        .writes = 4,
+                        .faults_every = 64,
+                        .rests_every = 16,
+                        .images_bytes = 8 << 20},
+                       200 * effort);
+  expect_images(r);
 }
 
 TEST(ReplicaThreads, TwoShardsDrainBesideEachOther) {

@@ -2,6 +2,7 @@
 // one cache line, and no two drains wait for each other. Rings outlive their thread; the next thread that needs rings
 // takes them over, with their records.
 #pragma once
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -60,6 +61,8 @@ struct WriterRing {
   std::uint64_t head_seen = 0;              // the writer's last copy of head
   std::uint64_t mask = 0;                   // constant, as is `records`
   std::unique_ptr<std::uint64_t[]> records;
+  std::array<LogRecord, 2> marks{};  // of the change under way: what it marks when it is done
+  std::uint32_t mark_count = 0;
   // Written by drains.
   alignas(cache_line_bytes) std::atomic<std::uint64_t> head{0};  // everything before it is removed
   std::uint64_t delivered = 0;                                   // everything before it was delivered at least once
