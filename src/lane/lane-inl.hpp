@@ -165,7 +165,7 @@ TD_INLINE char* put_stored(const State& s, const Strip& strip, std::uint32_t i, 
 // while the epoch lasts (dirty_map.hpp), so that it may come before the change.
 TD_INLINE bool may_rewrite(const State& s, const Item* item, const ItemVersion& seen) noexcept {
   if (is_flushed(seen, s.flush_cas)) return false;
-  if ((s.care & care::marks) != 0) s.context.shared.dirty->mark(item);
+  if ((s.care & care::dirties) != 0) s.context.shared.dirty->mark(item);
   return true;
 }
 

@@ -385,5 +385,5 @@ TD_NOINLINE inline void search_alone(const State& s, Strip& strip) noexcept {
   search_second(s, strip);
   if (TD_LIKELY(strip.sets == 0)) return;
   if (TD_UNLIKELY(has_leaves(s))) prefetch_leaves_of_new(s, strip);
-  if (TD_UNLIKELY(announces(s))) prefetch_stripes(s, strip, false);
+  if (TD_UNLIKELY(does_more(s))) prefetch_for_sets(s, strip, false);
 }

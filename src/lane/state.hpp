@@ -275,7 +275,7 @@ struct Deferring {
 // What needs more than the usual look at an item.
 namespace care {
 inline constexpr std::uint8_t flushed = 1;  // flush_cas is not 0
-inline constexpr std::uint8_t marks = 2;    // sets in place do: Rewrites::marked
+inline constexpr std::uint8_t dirties = 2;  // sets in place note that: Rewrites::marked
 }  // namespace care
 
 struct State {
@@ -445,7 +445,7 @@ void run_in_epoch(State& s, Body body) {
   if (const Rewrites rewrites = shared.rewrites.load(std::memory_order_relaxed);
       TD_UNLIKELY(rewrites != Rewrites::unseen)) {
     if (rewrites == Rewrites::marked) {
-      s.care |= care::marks;
+      s.care |= care::dirties;
     } else {
       s.unusual_layout = no_layout;
     }
@@ -469,13 +469,13 @@ TD_NOINLINE bool store_slowly(State& state, const Strip& strip, std::uint32_t i,
                               const std::uint64_t* hint, ItemVersion& stored) noexcept;
 // Counts sets by the size class of each. Bit i of `sets` is query i.
 TD_NOINLINE void count_sets_apart(State& state, const Strip& strip, std::uint32_t sets) noexcept;
-// Whether sets in place take the key's stripe, as devices have copies of items.
-TD_INLINE bool announces(const State& s) noexcept {
-  return s.context.shared.rewrites.load(std::memory_order_relaxed) == Rewrites::announced;
+// Whether sets in place do more than that, as devices have copies of items.
+TD_INLINE bool does_more(const State& s) noexcept {
+  return s.context.shared.rewrites.load(std::memory_order_relaxed) != Rewrites::unseen;
 }
-// Fetches the stripes that the strip's sets will lock: other threads have written to the lines. skips: those that a
-// later set overwrites lock none.
-TD_NOINLINE void prefetch_stripes(const State& state, const Strip& strip, bool skips) noexcept;
+// Fetches the stripes that the strip's sets will lock, as other threads have written to the lines, or the bytes that
+// they will mark. skips: those that a later set overwrites lock none.
+TD_NOINLINE void prefetch_for_sets(const State& state, const Strip& strip, bool skips) noexcept;
 // Append the reply to a miss, and to a hit with a long value.
 TD_NOINLINE void write_miss(State& state, const Strip& strip, std::uint32_t i);
 TD_NOINLINE void write_long(State& state, const Strip& strip, std::uint32_t i, const Hit& hit);

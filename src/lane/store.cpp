@@ -6,8 +6,13 @@
 
 namespace tandem::lane {
 
-void prefetch_stripes(const State& state, const Strip& strip, bool skips) noexcept {
+void prefetch_for_sets(const State& state, const Strip& strip, bool skips) noexcept {
   if (TD_UNLIKELY(state.cells_in == CellsIn::other)) return;
+  if ((state.care & care::dirties) != 0) {
+    for (std::uint32_t sets = strip.sets & ((1u << strip.count) - 1); sets != 0; sets &= sets - 1)
+      state.context.shared.dirty->prefetch(strip.item[static_cast<std::uint32_t>(std::countr_zero(sets))]);
+    return;
+  }
   with_index(state, [&]<class I>(I& index) {
     if constexpr (AnnouncingGuard<typename I::Guard>) {
       std::uint32_t sets = strip.sets & ((1u << strip.count) - 1);

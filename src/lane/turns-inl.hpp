@@ -70,7 +70,7 @@ TD_INLINE void search_in_turn(State& s, const Schedule& turns, std::uint32_t del
   search_second(s, strip(k - turns.second));
   if (Strip& next = strip(k - turns.answer + 1); TD_UNLIKELY(has_leaves(s)) && next.sets != 0)
     prefetch_leaves_of_new(s, next);
-  if (searched.sets != 0 && TD_UNLIKELY(announces(s))) prefetch_stripes(s, searched, M.defers);
+  if (searched.sets != 0 && TD_UNLIKELY(does_more(s))) prefetch_for_sets(s, searched, M.defers);
 }
 
 // Between runs, the strips of a ring are empty: a run empties those that it has answered, and where it ends early, this

@@ -27,7 +27,7 @@
 #include "pipeline/upkeep.hpp"
 #include "pipeline/waiting.hpp"
 #include "placement/device_side.hpp"
-#include "placement/mirrored/dirty_map.hpp"
+#include "placement/mirrored/rewrites.hpp"
 
 namespace tandem {
 

@@ -15,8 +15,7 @@
 
 namespace tandem {
 
-// leaving, resting, returning: it rests with its memory on the device, of which it is going to be told what has
-// changed.
+// resting: the copy stays on the device, and is behind; leaving, returning: on the way there, and back.
 enum class ReplicaState : std::uint8_t { absent, uploading, current, leaving, resting, returning, lost };
 // Why it is absent.
 enum class ReplicaAbsence : std::uint8_t { not_started, stopped, rests, out_of_memory, failures };

@@ -18,6 +18,7 @@
 #include "observe/task_counters.hpp"
 #include "placement/index_placement.hpp"
 #include "placement/mirrored/dirty_map.hpp"
+#include "placement/mirrored/rewrites.hpp"
 #include "query/batch.hpp"
 #include "task/item_moves.hpp"
 #include "task/kind_code.hpp"

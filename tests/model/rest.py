@@ -4,9 +4,9 @@ in place.
 
 step          code
 ------------  -----------------------------------------------------------------------------------------------------
-mark on, off  ReplicaLog::mark(); the replica no longer serves once it is on
+mark on, off  ReplicaLog::start_marking(), stop_marking(); the replica no longer serves once it is on
 reserve       ReplicaLog::reserve_slowly: a record if the log is on; whether the change is to be marked
-mark          DirtyMap: after commit, the bytes of the bucket and of the item that its cell names; of a set in place
+mark          ReplicaLog::commit_slowly(): after the commit, the bytes of the bucket and of the item that its cell names; of a set in place
               without a stripe that of the item alone (lane::may_rewrite, task::store_in_place)
 log off       BasicReplica::settle(), after a last drain; then the scheduler ends the announcements of sets in place
 log on        BasicReplica::step(), after the scheduler has begun them again

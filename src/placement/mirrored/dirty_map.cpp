@@ -6,7 +6,7 @@
 namespace tandem {
 namespace {
 
-constexpr std::uint64_t word_bytes = sizeof(std::uint64_t);
+constexpr std::uint64_t word_bytes = sizeof(std::uint64_t), line_bytes = 8 * word_bytes;
 
 }  // namespace
 
@@ -17,12 +17,8 @@ DirtyMap::DirtyMap(const Heap& heap, std::uint64_t heap_bytes, MemoryBudget& bud
       first_block_(reinterpret_cast<std::uintptr_t>(heap.at(no_location)) >> block_shift) {}
 
 bool DirtyMap::Bytes::make(std::uint64_t wanted, MemoryBudget& budget) noexcept {
-  if (count == wanted) {
-    clear();
-    return true;
-  }
-  count = 0;
-  memory.reset();
+  if (count == wanted) return true;
+  release();
   if (auto made = TableMemory::make((wanted + word_bytes - 1) / word_bytes * word_bytes, {}, budget)) {
     memory.emplace(std::move(*made));
     at = reinterpret_cast<unsigned char*>(memory->start());
@@ -45,6 +41,12 @@ std::uint64_t DirtyMap::Bytes::marked() const noexcept {
   return sum;
 }
 
+bool DirtyMap::Bytes::is_clean_line(std::uint64_t line) const noexcept {
+  std::uint64_t all = 0;
+  for (std::uint64_t i = 0; i < 8; ++i) all |= word(line * 8 + i);
+  return all == 0;
+}
+
 // A call looks at a limited number of bytes: the caller is in an epoch.
 std::uint64_t DirtyMap::Bytes::take(std::uint64_t from, std::span<std::uint32_t> out,
                                     std::size_t& taken) const noexcept {
@@ -52,6 +54,10 @@ std::uint64_t DirtyMap::Bytes::take(std::uint64_t from, std::span<std::uint32_t>
   const std::uint64_t end = std::min(count, from + looks_max);
   taken = 0;
   for (std::uint64_t i = from; i < end;) {
+    if (i % line_bytes == 0 && i + line_bytes <= count && is_clean_line(i / line_bytes)) {
+      i += line_bytes;
+      continue;
+    }
     if (i % word_bytes == 0 && word(i / word_bytes) == 0) {
       i += word_bytes;
       continue;
@@ -66,15 +72,22 @@ std::uint64_t DirtyMap::Bytes::take(std::uint64_t from, std::span<std::uint32_t>
   return end;
 }
 
-bool DirtyMap::make(const FollowedTable& table) noexcept {
+void DirtyMap::make(const FollowedTable& table) noexcept {
   const std::uint64_t blocks = (heap_bytes_ + block_bytes - 1) / block_bytes;
   const std::uint64_t buckets = table.shape.cells() / bucket_cells;
   cells_ = table.cells;
   serial_ = table.serial;
   is_whole_.store(true, std::memory_order_relaxed);
+  if (is_used_) {
+    blocks_.clear();
+    buckets_.clear();
+    is_used_ = false;
+  }
   is_made_ = blocks_.make(blocks, budget_) && buckets_.make(buckets, budget_);
   lacking_bytes_.store(is_made_ ? 0 : blocks + buckets, std::memory_order_relaxed);
-  return is_made_;
+  if (is_made_) return;
+  blocks_.release();
+  buckets_.release();
 }
 
 // Other tables are those of a growth, after which everything is sent.

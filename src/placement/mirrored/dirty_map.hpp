@@ -3,7 +3,7 @@
 // when it comes back, takes them and sends what they stand for.
 //
 // A changed cell marks its bucket and the item that it names; a set in place without a stripe the item alone, unless
-// its byte is set: popular keys do not move that line between processors. No return takes bytes while such a set goes
+// its byte is set: popular keys do not move its line between processors. No return takes bytes while such a set goes
 // on. It may while cells change, which therefore set their bytes whatever these are: else a byte that is found set
 // could be taken, and the cell be read, before the change leaves its processor.
 //
@@ -24,14 +24,6 @@
 
 namespace tandem {
 
-// What a set in place does besides.
-enum class Rewrites : std::uint8_t {
-  unseen,     // nothing: no device has, or gets, copies of the values
-  marked,     // marks its item: a replica with copies rests
-  announced,  // announces it in the index's log, under the key's stripe: a replica has copies, or answers that are
-              // known by them to be current
-};
-
 class DirtyMap {
  public:
   static constexpr unsigned block_shift = 8;
@@ -49,6 +41,10 @@ class DirtyMap {
     const Byte byte = blocks_.byte(block);
     if (byte.load(std::memory_order_relaxed) == 0) byte.store(1, std::memory_order_relaxed);
   }
+  TD_INLINE void prefetch(const Item* item) const noexcept {
+    const std::uint64_t block = (reinterpret_cast<std::uintptr_t>(item) >> block_shift) - first_block_;
+    if (TD_LIKELY(block < blocks_.count)) prefetch_write(blocks_.at + block);
+  }
   // The change's bucket, and the item that the cell names. REQUIRES: the caller holds the cell's stripe and has changed
   // the cell, or its item.
   void mark(LogRecord change) noexcept;
@@ -57,17 +53,21 @@ class DirtyMap {
 
   // --- the replica
 
-  // Takes memory for this table, whose cells are what is marked; no byte is set. False: the budget has none. REQUIRES:
-  // no writer marks.
-  [[nodiscard]] bool make(const FollowedTable& table) noexcept;
+  // Takes memory for this table, whose cells are what is marked; no byte is set. If the budget has none, it follows no
+  // table. REQUIRES: no writer marks.
+  void make(const FollowedTable& table) noexcept;
+  // Writers are going to mark.
+  void use() noexcept { is_used_ = true; }
+  // Whether some may do, or may have done, since it was made.
+  bool is_used() const noexcept { return is_used_; }
   // Whether it is made for the table of this serial number, and tells all.
   bool follows(std::uint32_t serial) const noexcept { return is_made_ && serial_ == serial && is_whole(); }
   bool is_whole() const noexcept { return is_whole_.load(std::memory_order_relaxed); }
 
   std::uint64_t bytes() const noexcept { return blocks_.count + buckets_.count; }
-  // That the last make() asked for in vain; 0: it had all.
+  // That the last make() asked for in vain; 0: it had them.
   std::uint64_t lacking_bytes() const noexcept { return lacking_bytes_.load(std::memory_order_relaxed); }
-  // Of the table, and of the heap as far as it has been used: how much of it is marked.
+  // Of the table, and of the heap as far as it has been used: how much of it is marked. Looks at all bytes.
   double share() const noexcept;
 
   // Takes marks from number `from` on: sets them to 0 and puts their numbers into `out`. Returns the number behind the
@@ -93,7 +93,12 @@ class DirtyMap {
       return std::atomic_ref<std::uint64_t>(reinterpret_cast<std::uint64_t*>(at)[i]).load(std::memory_order_relaxed);
     }
     bool make(std::uint64_t wanted, MemoryBudget& budget) noexcept;
+    void release() noexcept {
+      count = 0;
+      memory.reset();
+    }
     void clear() noexcept;
+    bool is_clean_line(std::uint64_t line) const noexcept;
     std::uint64_t marked() const noexcept;
     std::uint64_t take(std::uint64_t from, std::span<std::uint32_t> out, std::size_t& taken) const noexcept;
   };
@@ -105,7 +110,7 @@ class DirtyMap {
   Bytes blocks_, buckets_;
   CellArray cells_;
   std::uint32_t serial_ = 0;  // of cells_
-  bool is_made_ = false;
+  bool is_made_ = false, is_used_ = false;
   std::atomic<bool> is_whole_{true};
   std::atomic<std::uint64_t> lacking_bytes_{0};
 };

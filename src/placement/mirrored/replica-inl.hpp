@@ -29,6 +29,7 @@ BasicReplica<Rules, Log>::BasicReplica(Device& device, const FollowedIndex& inde
 template <class Rules, class Log>
 BasicReplica<Rules, Log>::~BasicReplica() {
   log_.stop(shard_.number);
+  log_.forget_marks();
   // A stream's destructor waits for its work; on a hung device, for ever.
   if (stream_ != nullptr && stream_->wait(stream_->mark(), options_.end_wait) == DeviceStatus::pending)
     device_.abandon();
@@ -48,6 +49,8 @@ ReplicaState BasicReplica<Rules, Log>::start() noexcept {
   const std::lock_guard lock(mutex_);
   if (stats_.state == ReplicaState::leaving || stats_.state == ReplicaState::resting) wake();
   if (stats_.state != ReplicaState::absent || !make_buffers()) return stats_.state;
+  if (stats_.absence == ReplicaAbsence::rests) ++stats_.returns_whole;
+  stats_.absence = ReplicaAbsence::not_started;
   failures_in_a_row_ = 0;
   serial_ = 0;
   restart_log_ = true;
@@ -112,7 +115,7 @@ bool BasicReplica<Rules, Log>::check(DeviceStatus status) noexcept {
 template <class Rules, class Log>
 void BasicReplica<Rules, Log>::begin_copy() noexcept {
   if (stats_.state == ReplicaState::returning) ++stats_.returns_whole;
-  if (log_.dirty() != nullptr) {
+  if (log_.dirty() != nullptr && log_.dirty()->is_used()) {
     // The map is made anew once no writer marks.
     log_.forget_marks();
     stamp_ = epochs_.retire_stamp();
@@ -301,9 +304,10 @@ template <class Rules, class Log>
 void BasicReplica<Rules, Log>::make_dirty_map() noexcept {
   if (log_.dirty() == nullptr) return;
   epoch_.enter();
-  if (const FollowedTable table = index_.followed(); table.serial == serial_)
-    static_cast<void>(log_.dirty()->make(table));
+  const FollowedTable table = index_.followed();
   epoch_.exit();
+  // Else the upload begins again. The map only keeps where the table is.
+  if (table.serial == serial_) log_.dirty()->make(table);
 }
 
 // Whether what is sent may be read: the log is on, and the batches that began before have ended.
@@ -398,7 +402,8 @@ template <class Rules, class Log>
 void BasicReplica<Rules, Log>::lose_changes() noexcept {
   if (stats_.state == ReplicaState::leaving) return stay_away();
   restart_log_ = true;
-  if (stats_.state == ReplicaState::returning) {
+  constexpr unsigned restarts_max = 3;
+  if (stats_.state == ReplicaState::returning && ++restarts_ < restarts_max) {
     bucket_ = block_ = 0;
   } else if (serial_ != 0) {
     begin_copy();

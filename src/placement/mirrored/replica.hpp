@@ -199,7 +199,9 @@ class BasicReplica final : public DeviceSide {
   bool waits_ = false;                      // the upload, for the batches that began before stamp_
   bool is_log_off_ = false;                 // as the replica is leaving, or rests
   std::uint64_t bucket_ = 0, block_ = 0;    // of the dirty map: where a return goes on
-  std::array<std::uint32_t, 1024> taken_;   // from there
+  unsigned restarts_ = 0;                   // of this return, because the log overflowed
+  bool is_too_dirty_ = false;               // this return is an upload
+  std::array<std::uint32_t, 4096> taken_;   // from there
   bool zeroed_ = false;                     // the winners of this upload's table are
   std::uint64_t stamp_ = 0;
   std::uint32_t copy_ = 0, broken_copy_ = 0;  // the upload's number; the last one that had a failure

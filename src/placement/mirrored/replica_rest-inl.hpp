@@ -4,11 +4,16 @@
 
 namespace tandem {
 
+// Of table and heap: if more has changed, all is sent.
+inline constexpr double return_share_max = 0.25;
+
 template <class Rules, class Log>
 bool BasicReplica<Rules, Log>::rest() noexcept {
   const std::lock_guard lock(mutex_);
   DirtyMap* const dirty = log_.dirty();
   if (stats_.state != ReplicaState::current || dirty == nullptr || !dirty->follows(serial_)) return false;
+  if (images_.given_up()) return false;  // an upload tries to have them again
+  dirty->use();
   log_.start_marking();
   stamp_ = epochs_.retire_stamp();
   is_log_off_ = false;
@@ -51,7 +56,11 @@ void BasicReplica<Rules, Log>::wake() noexcept {
     stats_.state = ReplicaState::current;
     return;
   }
-  bucket_ = block_ = 0;
+  // Before the log is on: nobody drains it while all is looked at.
+  const double share = log_.dirty()->share();
+  stats_.dirty_permille = static_cast<std::uint64_t>(share * 1000);
+  is_too_dirty_ = share > return_share_max;
+  bucket_ = block_ = restarts_ = 0;
   position_ = cells_;  // drains deliver all cells
   restart_log_ = true;
   stats_.state = ReplicaState::returning;
@@ -60,13 +69,8 @@ void BasicReplica<Rules, Log>::wake() noexcept {
 // One step of a return.
 template <class Rules, class Log>
 void BasicReplica<Rules, Log>::come_back(std::uint64_t budget_bytes) noexcept {
-  constexpr double share_max = 0.25;
   DirtyMap& dirty = *log_.dirty();
-  if (bucket_ == 0 && block_ == 0) {
-    const double share = dirty.share();
-    stats_.dirty_permille = static_cast<std::uint64_t>(share * 1000);
-    if (share > share_max || !dirty.is_whole()) return begin_copy();
-  }
+  if (is_too_dirty_ || !dirty.is_whole()) return begin_copy();
   static_cast<void>(send());
   while (stats_.state == ReplicaState::returning && budget_bytes != 0 && !restart_log_) {
     if (bucket_ == dirty.buckets() && block_ == dirty.blocks()) break;
@@ -109,6 +113,7 @@ void BasicReplica<Rules, Log>::send_marked(std::uint64_t& budget_bytes) noexcept
     return;
   }
   DirtyMap& dirty = *log_.dirty();
+  const std::uint64_t from = bucket_ + block_;
   std::size_t taken = 0;
   std::uint64_t bytes = 0;
   if (bucket_ != dirty.buckets()) {
@@ -116,6 +121,8 @@ void BasicReplica<Rules, Log>::send_marked(std::uint64_t& budget_bytes) noexcept
     bucket_ = dirty.take_buckets(bucket_, {taken_.data(), room}, taken);
     append_buckets({taken_.data(), taken}, table.cells);
     bytes = taken * bucket_cells * sizeof(DirtyCell);
+  } else if (!images_.on()) {
+    block_ = dirty.blocks();
   } else {
     // As for a chunk of an upload, images of the cells that drains may deliver have their room.
     const std::uint64_t room =
@@ -127,7 +134,8 @@ void BasicReplica<Rules, Log>::send_marked(std::uint64_t& budget_bytes) noexcept
   }
   epoch_.exit();
   stats_.return_bytes += bytes;
-  budget_bytes -= std::min(budget_bytes, bytes);
+  // To look at a byte of the map takes time, too: an eighth of that of sending one.
+  budget_bytes -= std::min(budget_bytes, bytes + (bucket_ + block_ - from) / 8);
   static_cast<void>(send());
 }
 

@@ -44,7 +44,9 @@ TEST(DirtyMap, NamesBlocksAndBucketsOnce) {
   TestStore store({.cells = 1 << 10});
   DirtyMap map(store.heap, heap_bytes, store.budget);
   const FollowedTable table = table_of(store);
-  ASSERT_TRUE(map.make(table));
+  map.make(table);
+  map.use();
+  EXPECT_TRUE(map.follows(table.serial));
   EXPECT_EQ(map.bytes(), (1u << 10) / bucket_cells + heap_bytes / DirtyMap::block_bytes);
   EXPECT_EQ(map.share(), 0);
   for (const Location l : {1u, 7u, 8u, 800u, 801u, 8000u, 16000u}) map.mark(store.heap.at(l));
@@ -57,19 +59,18 @@ TEST(DirtyMap, NamesBlocksAndBucketsOnce) {
   EXPECT_TRUE(taken_from(map, true).empty() && taken_from(map, false).empty());
   map.mark(store.heap.at(8));
   map.mark(LogRecord::of({table.serial, 17}));
-  ASSERT_TRUE(map.make(table));
+  map.make(table);
   EXPECT_EQ(map.share(), 0) << "made anew";
 }
 
 TEST(DirtyMap, IsInTheMemoryLimit) {
   TestStore store({.cells = 1 << 10});
-  const std::uint64_t free_bytes = store.budget.limit_bytes() - store.budget.used_bytes();
-  MemoryBudget small(1 << 12);
+  MemoryBudget small(heap_bytes / DirtyMap::block_bytes);
   DirtyMap map(store.heap, heap_bytes, small);
-  EXPECT_FALSE(map.make(table_of(store)));
+  map.make(table_of(store));
+  EXPECT_EQ(small.used_bytes(), 0u) << "not half of it";
   EXPECT_EQ(map.lacking_bytes(), (1u << 10) / bucket_cells + heap_bytes / DirtyMap::block_bytes);
   EXPECT_FALSE(map.follows(table_of(store).serial));
-  EXPECT_EQ(store.budget.limit_bytes() - store.budget.used_bytes(), free_bytes);
 }
 
 // --- returns
@@ -171,6 +172,21 @@ TEST(ReplicaRest, AGrowthEndsIt) {
   EXPECT_EQ(rig.replica.start(), State::returning);
   ASSERT_TRUE(rig.worker.grow());
   ASSERT_EQ(rig.finish_upload(), State::current);
+  EXPECT_EQ(rig.compare(rig.drain()), "");
+  EXPECT_EQ(rig.replica.stats().returns_whole, 2u);
+}
+
+// The device has no memory for images: an upload tries again to have them.
+TEST(ReplicaRest, IsNotWarmWithoutTheImagesThatItShouldHave) {
+  ReplicaRigOptions options = with_images();
+  options.sim.memory_bytes = 64 << 10;
+  ReplicaRig rig(options);
+  ASSERT_EQ(rig.upload(), State::current);
+  EXPECT_TRUE(rig.replica.stats().images_given_up);
+  EXPECT_FALSE(rig.replica.rest());
+  rig.replica.stop(ReplicaAbsence::rests);
+  rig.set("k");
+  ASSERT_EQ(rig.upload(), State::current);
   EXPECT_EQ(rig.compare(rig.drain()), "");
   EXPECT_EQ(rig.replica.stats().returns_whole, 1u);
 }
