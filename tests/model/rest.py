@@ -6,8 +6,8 @@ step          code
 ------------  -----------------------------------------------------------------------------------------------------
 mark on, off  ReplicaLog::start_marking(), stop_marking(); the replica no longer serves once it is on
 reserve       ReplicaLog::reserve_slowly: a record if the log is on; whether the change is to be marked
-mark          ReplicaLog::commit_slowly(): after the commit, the bytes of the bucket and of the item that its cell names; of a set in place
-              without a stripe that of the item alone (lane::may_rewrite, task::store_in_place)
+mark          ReplicaLog::commit_slowly(): after the commit, the bytes of the bucket and of the item that its cell
+              names; of a set in place without a stripe the item's alone (lane::may_rewrite, task::store_in_place)
 log off       BasicReplica::settle(), after a last drain; then the scheduler ends the announcements of sets in place
 log on        BasicReplica::step(), after the scheduler has begun them again
 take          DirtyMap: a byte is exchanged with 0, then what it stands for is read and sent
