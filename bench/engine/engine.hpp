@@ -16,6 +16,8 @@
 #include "bench/engine/plan.hpp"
 #include "bench/engine/sink.hpp"
 #include "bench/engine/tape.hpp"
+#include "planner/coefficients.hpp"
+#include "planner/profile.hpp"
 #include "store/engine.hpp"
 
 namespace tandem::bench {
@@ -68,10 +70,18 @@ void validate(const EngineSettings& settings);
 // `tandem bench engine ...` with these settings: the command line that reproduces a run.
 std::string command_line(const EngineSettings& settings);
 
+// A cell of several plans: its load as the profiler saw it, and what a query demands with each plan, in their order.
+struct PlanMeasurement {
+  Profile profile;
+  std::string gpu;  // its name; empty: no plan has one
+  std::vector<Demand> demands;
+};
+
 struct EngineHooks {
   std::function<void(std::string_view)> progress;  // receives what is measured now
   std::function<void(const Json& cell)> cell;      // receives each cell's summary, as in summary()
-  std::function<void(Engine&)> loaded;             // called when the keys are stored, before any run
+  std::function<void(const Json& cell, const PlanMeasurement&)> measured;  // the same, of several plans
+  std::function<void(Engine&)> loaded;  // called when the keys are stored, before any run
   // Called when a turn of the wire subject begins. What it returns is called when the turn has ended, and returns
   // members for the run's result.
   std::function<std::function<Json()>(Engine&, unsigned round)> turn;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "bench/engine/cell.hpp"
+#include "bench/engine/plan_costs.hpp"
 #include "bench/engine/run_json.hpp"
 #include "bench/engine/subject.hpp"
 #include "net/limits.hpp"
@@ -40,6 +41,9 @@ struct Contender {
   ReplyErrors first_errors;
   std::vector<double> ops_per_s;
   std::vector<std::size_t> runs;
+  double item_bytes = 0;        // the mean
+  std::vector<Demand> demands;  // of each turn
+  LoadCounts counts;            // of all of them
 };
 
 double median_of(const Contender& c) { return spread_of(c.ops_per_s).median; }
@@ -65,6 +69,10 @@ void take_turn_of(Contender& c, const workload::Spec& spec, unsigned round, unsi
   add_wire(m, c.tapes.threads(), {}, result);
   result["errors"] = errors_json(m.errors);
   if (first || last) result["verified"] = c.verified * (first && last ? 2 : 1);
+  c.demands.push_back(demand_of(m, c.tapes.threads(), c.item_bytes));
+  c.counts.gets += m.gets;
+  c.counts.sets += m.sets;
+  c.counts.bytes += m.request_bytes + m.reply_bytes;
   c.ops_per_s.push_back(m.turn.ops_per_s);
   c.runs.push_back(document["runs"].size());
   EngineSettings shown = c.settings;
@@ -99,6 +107,37 @@ Json summary_of(const std::vector<Contender>& all, Json& document) {
     document["comparisons"].push_back(std::move(comparison));
   }
   return summary;
+}
+
+// Of each resource the median of the turns.
+Demand median_demand(const Contender& c) {
+  Demand medians{};
+  for (std::size_t r = 0; r < resource_count; ++r) {
+    std::vector<double> values;
+    for (const Demand& d : c.demands) values.push_back(d[r]);
+    medians[r] = spread_of(values).median;
+  }
+  return medians;
+}
+
+// A sample of the first thread's keys, as a profiler of its own would take it.
+std::vector<std::uint32_t> sample_of(const CellTapes& tapes) {
+  constexpr std::size_t sampled_max = 16 * 1024;
+  constexpr std::uint64_t odd = 0x9e37'79b9'7f4a'7c15;
+  std::vector<std::uint32_t> sampled;
+  for (const WireOp op : tapes.of_thread.front().front()->ops()) {
+    if (sampled.size() == sampled_max) break;
+    sampled.push_back(static_cast<std::uint32_t>((op.key() * odd) >> 32));
+  }
+  return sampled;
+}
+
+// Of the first one's turns.
+Profile profile_of_first(const std::vector<Contender>& all, const Engine& engine) {
+  std::vector<std::uint32_t> sampled = sample_of(all.front().tapes);
+  const EngineStats stats = engine.stats();
+  return profile_of({}, all.front().counts, sampled, static_cast<double>(stats.items),
+                    static_cast<double>(stats.item_bytes + stats.index_bytes));
 }
 
 }  // namespace
@@ -182,15 +221,28 @@ Json PlanStores::run(const workload::Spec& spec) {
     c.settings.simulate = settings_.simulate && plan.uses_devices();
     say(fmt::format("comparing every reply of {}", c.name));
     c.first_errors = c.subject->verify();
+    const EngineStats stats = store_for(plan, spec).engine().stats();
+    c.item_bytes = static_cast<double>(stats.item_bytes) / static_cast<double>(std::max<std::uint64_t>(stats.items, 1));
   }
-  for (const auto& [level, store] : stores_) store->wait_until_settled();
+  for (const auto& [level, store] : stores_) store->wait_until_settled(std::chrono::milliseconds(20));
   // Every other round in the reverse order, so that what drifts meets both neighbours alike.
   for (unsigned round = 0; round < settings_.rounds; ++round) {
     say(fmt::format("round {} of {}", round + 1, settings_.rounds));
     for (std::size_t i = 0; i < all.size(); ++i)
       take_turn_of(all[round % 2 == 0 ? i : all.size() - 1 - i], spec, round, settings_.rounds, document_);
   }
-  return summary_of(all, document_);
+  Json summary = summary_of(all, document_);
+  if (!hooks_.measured) return summary;
+  PlanMeasurement measurement{
+      .profile = profile_of_first(all, stores_.at(level_of(plan_of(settings_, all[0].choice)))->engine()),
+      .gpu = {},
+      .demands = {}};
+  for (const Contender& c : all) measurement.demands.push_back(median_demand(c));
+  for (const auto& [level, store] : stores_) {
+    for (const DeviceStats& device : store->engine().device_stats()) measurement.gpu = device.name;
+  }
+  hooks_.measured(summary, measurement);
+  return summary;
 }
 
 std::string plans_heading() {

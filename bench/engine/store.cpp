@@ -103,11 +103,12 @@ LoadedStore::LoadedStore(const std::vector<workload::Spec>& specs, const EngineS
 }
 
 // A growth halves what the store does, and goes on for seconds after the keys that began it were stored.
-void LoadedStore::wait_until_settled() {
+void LoadedStore::wait_until_settled(std::chrono::milliseconds quiet_for) {
   const bool has_devices = !engine_->options().devices.empty();
   if (has_devices && engine_->schedulers() == nullptr) throw std::runtime_error("the device cannot be used");
   constexpr int seconds = 120;
-  const int quiet_ms = has_devices ? 200 : 20;
+  const auto behind_load = std::chrono::milliseconds(has_devices ? 200 : 20);
+  const auto quiet_ms = (quiet_for.count() != 0 ? quiet_for : behind_load).count();
   const Shared& shared = engine_->shared();
   const auto rests = [](const DeviceStats& device) { return device.replica.absence == ReplicaAbsence::rests; };
   for (int ms = 0, quiet = 0; ms < seconds * 1000 && quiet < quiet_ms; ++ms) {

@@ -1,5 +1,6 @@
 // The store of a cell with its keys loaded, and its counterparts: the embedded store, the table of the ceilings.
 #pragma once
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -50,7 +51,8 @@ class LoadedStore {
   bool holds(const std::vector<workload::Spec>& specs) const;
   // Waits until the index has stopped growing and the device has all that was stored, unless its replica rests. Throws
   // std::runtime_error on failure.
-  void wait_until_settled();
+  // It has settled when nothing has changed for `quiet`; 0: as long as behind a load.
+  void wait_until_settled(std::chrono::milliseconds quiet = {});
   std::uint64_t memory_bytes() const noexcept { return memory_bytes_; }
 
   // Both are made at the first call, for the first key space.

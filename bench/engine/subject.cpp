@@ -302,6 +302,10 @@ Measured::OnDevice WireSubject::on_device() const {
     sum.refused_batches += c.refused_batches.get();
     sum.device_ns += c.device_ns.get();
   }
+  for (const DeviceStats& device : engine_.device_stats()) {
+    sum.changes += device.replica.records + device.replica.rewrites;
+    sum.sent_bytes += device.replica.cells * sizeof(Cell) + device.replica.granules * granule_bytes;
+  }
   const StoreTotals store = engine_.stats().counters;
   sum.answered = store.device_requests;
   sum.left_item = store.device_left_item;
@@ -314,7 +318,8 @@ Measured::OnDevice WireSubject::on_device() const {
 Measured::OnDevice& Measured::OnDevice::operator-=(const OnDevice& other) noexcept {
   for (std::uint64_t OnDevice::* const n :
        {&OnDevice::launches, &OnDevice::searched, &OnDevice::batches, &OnDevice::refused_batches, &OnDevice::device_ns,
-        &OnDevice::answered, &OnDevice::left_item, &OnDevice::left_length, &OnDevice::left_room, &OnDevice::left_other})
+        &OnDevice::answered, &OnDevice::left_item, &OnDevice::left_length, &OnDevice::left_room, &OnDevice::left_other,
+        &OnDevice::changes, &OnDevice::sent_bytes})
     this->*n -= other.*n;
   return *this;
 }

@@ -37,6 +37,7 @@ struct Measured {
     std::uint64_t launches = 0, searched = 0, batches = 0, refused_batches = 0, device_ns = 0;
     // Requests that it has answered whole, and lines that it has left, by their reason.
     std::uint64_t answered = 0, left_item = 0, left_length = 0, left_room = 0, left_other = 0;
+    std::uint64_t changes = 0, sent_bytes = 0;  // by which its replica followed the store
     OnDevice& operator-=(const OnDevice& other) noexcept;
   };
   HistogramTotals

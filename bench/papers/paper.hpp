@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@
 #include "bench/common/document.hpp"
 #include "bench/common/statistics.hpp"
 #include "bench/engine/engine.hpp"
+#include "planner/coefficients.hpp"
 
 namespace tandem::bench {
 
@@ -23,7 +25,8 @@ struct PaperOptions {
   std::uint64_t item_bytes = std::uint64_t{192} << 20;
   std::vector<unsigned> threads;  // empty: one for each processor
   std::uint64_t seed = 1;
-  std::string gpu = "auto";  // off: none; sim: one in software, as a smoke test
+  std::string gpu = "auto";                // off: none; sim: one in software, as a smoke test
+  std::optional<Coefficients> plan_costs;  // of this machine, for the cost model; nothing: they are measured first
   std::function<void(std::string_view)> progress;
 };
 

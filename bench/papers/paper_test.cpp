@@ -145,6 +145,8 @@ std::string_view source_line(std::string_view figure) {
       {"mega-kv table-3", "paper: Mega-KV: table 3"},
       {"mega-kv 16", "paper: four nodes, 8 GPUs, 95 % GET: section 8.7, text"},
       {"mega-kv 17", "paper: the longest response, 3C: section 5.1, text"},
+      {"dido 9", "paper: error: section V-B, text"},
+      {"dido 10", "paper: chosen best of 24: section V-B, text"},
       {"dido 11", "paper: DIDO and Mega-KV (Coupled): figure 11, a plot; section V-C"},
       {"dido 16", "paper: DIDO and Mega-KV (Discrete): figure 16, a plot; section V-E"},
       {"dido 20", "paper: DIDO: figure 20, a plot; section V-F"},

@@ -7,17 +7,21 @@
 
 #include <CLI/CLI.hpp>
 
+#include "bench/common/machine.hpp"
+#include "bench/engine/threads.hpp"
 #include "bench/papers/paper.hpp"
 #include "cli/bench.hpp"
 #include "cli/bench_common.hpp"
 #include "cli/options.hpp"
+#include "cli/plan_costs_file.hpp"
 #include "cli/value.hpp"
+#include "device/cuda/cuda_device.hpp"
 
 namespace tandem::cli {
 namespace {
 
 struct PaperArguments {
-  std::string paper, json, items = "192MiB";
+  std::string paper, json, items = "192MiB", plan_costs;
   std::vector<std::string> figures;
   bench::PaperOptions options;
   bool quiet = false;
@@ -40,6 +44,8 @@ void add_paper_options(CLI::App& app, PaperArguments& g) {
   app.add_option("--gpu", g.options.gpu, "auto (the first one), off, or sim: one in software, to see that it runs")
       ->capture_default_str()
       ->check(CLI::IsMember({"auto", "off", "sim"}));
+  app.add_option("--plan-costs", g.plan_costs,
+                 "for the cost model: a file of `tandem calibrate --plans` (default: they are measured first)");
   app.add_option("--seed", g.options.seed, "of the requests")->capture_default_str();
   app.add_option("--json", g.json,
                  "write the document to a file (-: standard output, and the tables to standard error)");
@@ -54,6 +60,20 @@ std::vector<const bench::Experiment*> chosen(const bench::Paper& paper, const Pa
     if (bench::why_not(e, g.options).empty()) experiments.push_back(&e);
   }
   return experiments;
+}
+
+// The file that was given, if it is of this machine.
+void read_plan_costs(PaperArguments& g) {
+  try {
+    const Coefficients c = parse_plan_costs(read_calibration_text(g.plan_costs), g.plan_costs);
+    std::string gpu = "sim";
+    if (g.options.gpu != "sim") gpu = cuda_device_count().count != 0 ? make_cuda_device(0)->info().name : "";
+    check_machine(c, bench::describe_machine().value("cpu", "unknown"), gpu,
+                  static_cast<unsigned>(bench::allowed_processors().size()), g.plan_costs);
+    g.options.plan_costs = c;
+  } catch (const std::runtime_error& error) {  // of the file, or of the GPU
+    fmt::print(stderr, "tandem: bench paper: {}; it is ignored\n", error.what());
+  }
 }
 
 int run_experiments(std::span<const std::string> arguments, PaperArguments& g) {
@@ -78,6 +98,7 @@ int run_experiments(std::span<const std::string> arguments, PaperArguments& g) {
     }
   }
 
+  if (!g.plan_costs.empty()) read_plan_costs(g);
   std::FILE* const out = g.json == "-" ? stderr : stdout;
   const bool shows_progress = !g.quiet && isatty(STDERR_FILENO) != 0;
   if (shows_progress) g.options.progress = [](std::string_view what) { fmt::print(stderr, "\r\x1b[K{}", what); };

@@ -10,11 +10,13 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/arguments.hpp"
+#include "cli/calibrate_plans.hpp"
 #include "cli/calibration_file.hpp"
 #include "cli/command.hpp"
 #include "cli/invocation.hpp"
 #include "cli/open_gpu.hpp"
 #include "cli/options.hpp"
+#include "cli/plan_costs_file.hpp"
 #include "cli/value.hpp"
 #include "device/cuda/cuda_device.hpp"
 #include "preset/preset.hpp"
@@ -28,6 +30,8 @@ struct CalibrateArguments {
   double get_percent = 95;
   unsigned change_cycles = 2;
   bool json = false, only_shows = false;
+  bool has_plans = false;
+  CalibratePlansArguments plans{.gpu = {}, .items = {}, .file = {}, .threads = 0, .rounds = 3, .seconds = 0.1};
 };
 
 void add_calibrate_options(CLI::App& app, CalibrateArguments& g) {
@@ -51,7 +55,18 @@ void add_calibrate_options(CLI::App& app, CalibrateArguments& g) {
   app.add_option("--change-cycles", g.change_cycles, "Mega-KV's n, for the table of cycles")
       ->capture_default_str()
       ->check(CLI::Range(1, 64));
-  app.add_option("--file", g.file, "where the calibration is kept")->capture_default_str();
+  app.add_flag("--plans", g.has_plans,
+               "measure what plans demand, by the share of SETs, size and popularity, in place of launches");
+  app.add_option("--items", g.plans.items, "with --plans: item memory that keys fill (default: 1GiB; with sim 4MiB)");
+  app.add_option("--threads", g.plans.threads, "with --plans: processors (default: all)")->check(CLI::Range(1, 128));
+  app.add_option("--turns", g.plans.rounds, "with --plans: turns of each plan with each load")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
+  app.add_option("--seconds", g.plans.seconds, "with --plans: of a turn")
+      ->capture_default_str()
+      ->check(CLI::Range(0.001, 60.0));
+  app.add_option("--file", g.file, "where the calibration is kept; with --plans plans.json beside it")
+      ->capture_default_str();
   app.add_flag("--no-file", g.only_shows, "keep nothing");
   app.add_flag("--json", g.json, "print the calibration as JSON in place of tables");
 }
@@ -104,14 +119,20 @@ int run_calibrate(std::span<const std::string> arguments) {
       "tandem calibrate");
   add_calibrate_options(app, g);
   if (const auto done = parse_arguments(app, arguments, "calibrate")) return *done;
+  if (!g.only_shows && g.file.empty())
+    throw CommandError(EX_USAGE, "calibrate: --file must name a file, as no home is known; or --no-file");
+  if (g.has_plans) {
+    g.plans.gpu = g.gpu;
+    g.plans.json = g.json;
+    if (!g.only_shows) g.plans.file = g.file == calibration_path() ? plan_costs_path() : g.file;
+    return calibrate_plans(g.plans);
+  }
   try {
     const std::string table = !g.table.empty() ? g.table : g.gpu == "sim" ? "4MiB" : "1GiB";
     g.options.cells = parse_size(table) / sizeof(Cell);
   } catch (const ValueError& error) {
     throw CommandError(EX_USAGE, fmt::format("calibrate: --table: {}", error.what()));
   }
-  if (!g.only_shows && g.file.empty())
-    throw CommandError(EX_USAGE, "calibrate: --file must name a file, as no home is known; or --no-file");
   const std::shared_ptr<Device> device = open_one(g.gpu);
   const bool shows_progress = isatty(STDERR_FILENO) != 0;
   if (shows_progress) g.options.progress = [](std::string_view what) { fmt::print(stderr, "\r\x1b[K{}", what); };

@@ -125,6 +125,10 @@ CalibrationRecord parse_calibration(std::string_view text, std::string_view path
 }
 
 CalibrationRecord read_calibration(const std::string& path) {
+  return parse_calibration(read_calibration_text(path), path);
+}
+
+std::string read_calibration_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string text(file_bytes_max + 1, '\0');
   if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
@@ -132,7 +136,7 @@ CalibrationRecord read_calibration(const std::string& path) {
     throw CalibrationError(fmt::format("{}: cannot be read: {}", path, reason(errno)));
   text.resize(static_cast<std::size_t>(file.gcount()));
   if (text.size() > file_bytes_max) throw CalibrationError(fmt::format("{}: is larger than 1MiB", path));
-  return parse_calibration(text, path);
+  return text;
 }
 
 void write_calibration(const Json& document, const std::string& path) {

@@ -32,6 +32,8 @@ nlohmann::ordered_json calibration_json(const DeviceInfo& device, const Calibrat
 CalibrationRecord parse_calibration(std::string_view text, std::string_view path);
 // Throws CalibrationError.
 CalibrationRecord read_calibration(const std::string& path);
+// The text of a calibration's file. Throws CalibrationError: it cannot be read, or is far too large.
+std::string read_calibration_text(const std::string& path);
 // Atomic; creates the file's folder. Throws CalibrationError.
 void write_calibration(const nlohmann::ordered_json& document, const std::string& path);
 // $XDG_STATE_HOME/tandem/calibration.json, or below ~/.local/state. Empty: neither that nor a home is known.

@@ -1,5 +1,5 @@
-// Any bytes as a TOML file, a calibration, a size, a time and an address give valid settings, lines by which a cycle
-// can be chosen, a port, or an error in words, nothing else.
+// Any bytes as a TOML file, a calibration, plans' costs, a size, a time and an address give valid settings, lines by
+// which a cycle can be chosen, a port, or an error in words, nothing else.
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
@@ -7,8 +7,10 @@
 
 #include "cli/calibration_file.hpp"
 #include "cli/config_file.hpp"
+#include "cli/plan_costs_file.hpp"
 #include "cli/value.hpp"
 #include "net/endpoint.hpp"
+#include "planner/mix.hpp"
 
 using namespace tandem::cli;
 
@@ -39,6 +41,20 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     TD_ASSERT(rate >= 0);
     const auto least_ns = tandem::cycle_min_ns(model, 0);
     TD_ASSERT(least_ns && *least_ns >= 0);
+  } catch (const CalibrationError& error) {
+    TD_ASSERT(*error.what() != 0);
+  }
+  try {
+    const tandem::Coefficients c = parse_plan_costs(text, "fuzz.json");
+    const tandem::Profile profile{.set_share = 0.5,
+                                  .query_bytes = c.sizes.front().query_bytes.front(),
+                                  .theta = c.zipf_theta,
+                                  .keys = c.sizes.front().keys,
+                                  .store_bytes = c.sizes.front().store_bytes};
+    if (const auto d = tandem::demand(c, profile, c.plans.front().candidate)) {
+      const tandem::Mix mix = tandem::best_mix({&*d, 1}, tandem::machine_of(c, c.threads));
+      TD_ASSERT(mix.rate > 0 && mix.first == 0 && mix.second == 0);
+    }
   } catch (const CalibrationError& error) {
     TD_ASSERT(*error.what() != 0);
   }
