@@ -61,18 +61,11 @@ void WireDriver::end_task(Task task, std::uint64_t& begin) noexcept {
 
 WireDriver::Answered WireDriver::run(const Tape::Slice& batch, std::uint64_t received_ticks) {
   answered_ = {};
-  // The host answers a connection that waits for a device only when it has those replies.
-  if (TD_UNLIKELY(planner_.has_value()) && !runner_->can_begin(plan_)) {
-    while (runner_->in_flight() != 0) answer_oldest();
-  }
-  const Answered earlier = std::exchange(answered_, {});
   if (TD_UNLIKELY(dispatch_ != nullptr)) {
     run_dispatched(batch, received_ticks);
   } else {
     run_planned(batch, received_ticks);
   }
-  answered_.queries += earlier.queries;
-  answered_.reply_bytes += earlier.reply_bytes;
   return answered_;
 }
 
@@ -87,10 +80,19 @@ void WireDriver::run_planned(const Tape::Slice& batch, std::uint64_t received_ti
     sampled_ = false;
     return;
   }
-  if (plan_ == plan_cpu || begins_with_input(plan_)) run_lane(filling, segments);
+  if (plan_ == plan_cpu || begins_with_input(plan_)) {
+    // A connection that waits for a device has those replies first, also where the device ceases to serve.
+    while (runner_->in_flight() != 0) answer_oldest();
+    const Answered earlier = std::exchange(answered_, {});
+    run_lane(filling, segments);
+    if (segments.empty()) {
+      hand_over();
+      record_latency(received_ticks, answered_.queries);
+    }
+    answered_.queries += earlier.queries;
+    answered_.reply_bytes += earlier.reply_bytes;
+  }
   if (segments.empty()) {
-    hand_over();
-    record_latency(received_ticks, answered_.queries);
     sampled_ = false;
     return;
   }

@@ -36,6 +36,7 @@ EngineSettings settings_with(const PaperRun& run, std::vector<std::string> workl
   EngineSettings settings = run.engine_settings(std::move(workloads));
   settings.threads.clear();
   settings.in_flight = 16;  // requests of a connection
+  settings.tape.ops = std::min<std::uint64_t>(settings.tape.ops, 1 << 18);
   settings.plans = std::move(plans);
   settings.simulate = run.options().gpu == "sim";
   return settings;

@@ -36,14 +36,29 @@ Demand between(const Between& at, const Demand& a, const Demand& b) noexcept {
   return d;
 }
 
-// By the share of reads that are cached, between those of the uniform and the zipf points of this size.
-std::optional<Between> find_skew(const Coefficients& c, const Coefficients::Size& size, double cached) noexcept {
-  Profile measured{.keys = size.keys, .store_bytes = size.store_bytes};
-  const double uniform = cached_share(measured, c.cache_bytes);
-  measured.theta = c.zipf_theta;
-  const double zipf = cached_share(measured, c.cache_bytes);
+// With this popularity in place of the load's.
+double cached_with(Profile profile, double theta, double cache_bytes) noexcept {
+  profile.theta = theta;
+  return cached_share(profile, cache_bytes);
+}
+
+// Between the uniform and the zipf points, by the share of reads that are cached.
+std::optional<Between> find_skew(const Coefficients& c, const Profile& profile) noexcept {
+  const double cached = cached_share(profile, c.cache_bytes);
+  const double uniform = cached_with(profile, 0, c.cache_bytes);
+  const double zipf = cached_with(profile, c.zipf_theta, c.cache_bytes);
   if (!(cached >= uniform - cached_slack && cached <= zipf + cached_slack)) return std::nullopt;
   return Between{0, zipf > uniform ? std::clamp((cached - uniform) / (zipf - uniform), 0.0, 1.0) : 0.0};
+}
+
+// Whether as much of the store is cached as was where these sizes were measured.
+bool is_as_large(const Coefficients& c, const Profile& profile, const Between& size) noexcept {
+  const auto cached = [&](std::size_t i) {
+    return cached_with({.keys = c.sizes[i].keys, .store_bytes = c.sizes[i].store_bytes}, 0, c.cache_bytes);
+  };
+  const double first = cached(size.first), second = size.weight == 0 ? first : cached(size.first + 1);
+  const double own = cached_with(profile, 0, c.cache_bytes);
+  return own >= std::min(first, second) - cached_slack && own <= std::max(first, second) + cached_slack;
 }
 
 }  // namespace
@@ -64,19 +79,16 @@ std::optional<Demand> demand(const Coefficients& c, const Profile& profile, cons
     return of(*share, c.sizes[i].query_bytes[share->first], c.sizes[i].query_bytes[share->first + 1]);
   });
   if (!size) return std::nullopt;
-  const double cached = cached_share(profile, c.cache_bytes);
-  const auto of_size = [&](std::size_t i) -> std::optional<Demand> {
-    const auto skew = find_skew(c, c.sizes[i], cached);
-    if (!skew) return std::nullopt;
-    const auto of_share = [&](std::size_t s) {
-      return between(*skew, costs->points[c.point_of(i, s, 0)], costs->points[c.point_of(i, s, 1)]);
+  const auto skew = find_skew(c, profile);
+  if (!skew || !is_as_large(c, profile, *size)) return std::nullopt;
+  const auto of_size = [&](std::size_t i) {
+    const auto of_share = [&](std::size_t k) {
+      return between(*skew, costs->points[c.point_of(i, k, 0)], costs->points[c.point_of(i, k, 1)]);
     };
     return between(*share, of_share(share->first), of_share(share->first + 1));
   };
   if (size->weight == 0) return of_size(size->first);
-  const auto low = of_size(size->first), high = of_size(size->first + 1);
-  if (!low || !high) return std::nullopt;
-  return between(*size, *low, *high);
+  return between(*size, of_size(size->first), of_size(size->first + 1));
 }
 
 double rate(const Demand& demand, const Machine& machine) noexcept {
