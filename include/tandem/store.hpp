@@ -359,6 +359,7 @@ class Session {
 
  private:
   friend class Store;
+  friend class OneCall;
   // Called with several items, or replies to neighbouring queries, at once, so that the visitor is inlined into the
   // loop over them.
   using ErasedItemVisitor = void (*)(void* visitor, const ScannedItems& items);
@@ -385,7 +386,7 @@ class Session {
   explicit Session(std::unique_ptr<Impl> impl) noexcept;
   void execute_erased(std::span<const Request> requests, ErasedVisitor visit, void* visitor);
   void get_batch_erased(std::span<const std::string_view> keys, KeyCheck check, ErasedVisitor visit, void* visitor);
-  Code run(const Request& request, Reply* reply);
+  Code run(const Request& request, std::uint64_t* number);
   Code run_for_value(const Request& request, Value& value);
   std::unique_ptr<Impl> impl_;
 };
@@ -462,6 +463,9 @@ class Store {
  private:
   friend class Session;
   struct Core;
+  struct Sessions;
+  Session& find_session();
+  Session& take_session();
   std::shared_ptr<Core> core_;
 };
 

@@ -10,25 +10,23 @@
 namespace tandem {
 namespace lane {
 
-bool answer_call_as_row(CallState& state, const Strip& strip, std::uint32_t i, std::size_t number,
-                        Laps* laps) noexcept {
+bool answer_call_as_row(CallState& state, const Strip& strip, std::uint32_t i, std::size_t number) noexcept {
   Context& context = state.context;
   Query& q = state.row.query(0);
   state.with_request(number, [&](const Request& request) { fill(q, request, context.shared.clock); });
   StripState one;
-  if (TD_UNLIKELY(!execute_row(state, strip, i, state.row, 0, one, laps))) return false;
+  if (TD_UNLIKELY(!execute_row(state, strip, i, state.row, 0, one, nullptr))) return false;
   char* copy = state.copies[i];
   fill_reply(state.replies[i], q, state.row.result(0), &copy);
   task::release_slots_of_one(context, one);
   ++state.rows_run;
-  if (TD_UNLIKELY(laps != nullptr)) laps->lap(Task::write_response);
   return true;
 }
 
 }  // namespace lane
 
 // Request `number` of those of the last epoch, which is the visitor's `first`.
-void CallLane::run_alone(std::size_t number, std::size_t first, ReplyVisitor visit, void* visitor) noexcept {
+void CallLane::run_alone(std::size_t number, std::size_t first) noexcept {
   lane::CallState& s = *state_;
   Shared& shared = context_.shared;
   Batch& batch = s.row;
@@ -38,7 +36,7 @@ void CallLane::run_alone(std::size_t number, std::size_t first, ReplyVisitor vis
   task::execute_alone(context_, batch, [&] {
     char* copy = s.copies[0];
     lane::fill_reply(s.replies[0], q, batch.result(0), &copy);
-    visit(visitor, first, {s.replies, 1});
+    s.visit(s.visitor, first, {s.replies, 1});
   });
   batch.clear();
 }

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "lane/calls_state.hpp"
+#include "lane/run.hpp"
 #include "task/memory.hpp"
 
 namespace tandem {
@@ -37,92 +38,100 @@ std::size_t CallLane::ask(std::size_t count) noexcept {
   return batch.found.end;
 }
 
-template <class Take>
-std::size_t CallLane::run_in_epochs(std::size_t size, std::size_t first, ReplyVisitor visit, void* visitor,
-                                    Take take) noexcept {
+// Where devices search: what they have found for the requests from number `done` on, `count` at most. Asks them where
+// nothing is known. Returns how many requests the next epoch takes.
+std::size_t CallLane::look_at_found(const Batch* found, std::size_t done, std::size_t count) noexcept {
   lane::CallState& s = *state_;
-  const Batch* const found = s.found;
-  for (std::size_t done = 0; done != size;) {
-    const std::size_t count = std::min(size - done, epoch_requests_max);
-    take(done, count);
-    s.found = found;
-    s.found_at = static_cast<std::uint32_t>(done);
-    if (TD_UNLIKELY(context_.remote != nullptr) && found == nullptr && context_.shared.placement.wants_search()) {
-      const std::size_t asked = ask(count);
-      if (asked != 0) take(done, asked);
-      s.found_at = 0;
-    }
-    s.source =
-        TD_UNLIKELY(s.found != nullptr) && s.found->searched_at(s.found_at) ? lane::Source::found : lane::Source::text;
-    std::size_t ran = 0;
-    s.stopped = true;
-    if (TD_LIKELY(lane::may_run(s))) {
-      ran = run(first + done, visit, visitor);
-      done += ran;
-    } else if (found != nullptr) {
-      return done;
-    }
-    if (TD_LIKELY(!s.stopped)) continue;
-    run_alone(ran, first + done, visit, visitor);
-    ++done;
+  s.found = found;
+  s.found_at = static_cast<std::uint32_t>(done);
+  if (context_.remote != nullptr && found == nullptr && context_.shared.placement.wants_search()) {
+    if (const std::size_t asked = ask(count); asked != 0) count = asked;
+    s.found_at = 0;
   }
-  if (TD_UNLIKELY(context_.remote != nullptr)) context_.remote->end();
-  return size;
+  if (s.found != nullptr && s.found->searched_at(s.found_at)) s.source = lane::Source::found;
+  return count;
 }
 
-std::size_t CallLane::run(std::span<const Request> requests, std::size_t first, ReplyVisitor visit, void* visitor,
-                          const Batch* found) noexcept {
-  state_->found = found;
-  return run_in_epochs(requests.size(), first, visit, visitor, [&](std::size_t begin, std::size_t count) {
-    state_->requests = requests.subspan(begin, count);
-    state_->keys = {};
-  });
-}
-
-std::size_t CallLane::run(std::span<const std::string_view> keys, KeyCheck check, std::size_t first, ReplyVisitor visit,
-                          void* visitor, const Batch* found) noexcept {
-  state_->found = found;
-  state_->key_kind = check == KeyCheck::store ? lane::kind::get : lane::kind::get | lane::kind::any_key;
-  return run_in_epochs(keys.size(), first, visit, visitor, [&](std::size_t begin, std::size_t count) {
-    state_->requests = {};
-    state_->keys = keys.subspan(begin, count);
-  });
-}
-
-std::size_t CallLane::run(std::size_t first, ReplyVisitor visit, void* visitor) noexcept {
+// Answers requests of the input in an epoch, and counts them.
+template <class Run>
+TD_INLINE void CallLane::run_epoch(Run run) noexcept {
   lane::CallState& s = *state_;
-  s.taken = s.answered = s.rows_run = 0;
+  s.rows_run = 0;
   s.stopped = false;
-  s.timed_rows = {};
-  s.first = first;
-  s.visit = visit;
-  s.visitor = visitor;
-  s.item_bytes_max = context_.shared.policy.item_bytes_max;
-  const bool sampled = context_.tasks.sampler.next();
-  lane::Laps laps(context_.tasks, false);
-  s.laps = &laps;
   std::uint64_t located = 0;
   lane::run_in_epoch(s, [&] {
     if (TD_UNLIKELY(s.source == lane::Source::found)) {
       if (s.found->searched_at(s.found_at)) located = s.found->found.end - s.found_at;
       s.row.found = {.end = s.is_elsewhere ? 1u : 0u};
     }
-    if (TD_UNLIKELY(sampled)) {
-      laps.begin();
-      ops_.run_calls_timed(s);
-    } else {
-      ops_.run_calls(s);
-    }
+    run();
   });
   lane::count_run(s, s.answered - s.rows_run, s.rows_run);
-  located = std::min<std::uint64_t>(located, s.answered);
-  if (TD_UNLIKELY(located != 0)) context_.tasks.on_device[index_of(Task::search)].add(located);
-  if (TD_UNLIKELY(sampled)) laps.end({s.answered, s.sets + s.timed_rows.inserts, s.timed_rows.removes, located}, true);
+  if (TD_UNLIKELY(located != 0))
+    context_.tasks.on_device[index_of(Task::search)].add(std::min<std::uint64_t>(located, s.answered));
   if (TD_UNLIKELY(s.is_elsewhere)) {
     s.row.leave_found();
     context_.shared.placement.reclaim_changes(context_.cache);
   }
-  return s.answered;
+}
+
+// take(begin, count) makes these requests the input, of which run() answers those of an epoch.
+template <class Take, class Run>
+TD_INLINE std::size_t CallLane::run_in_epochs(std::size_t size, std::size_t first, const Batch* found, Take take,
+                                              Run run) noexcept {
+  lane::CallState& s = *state_;
+  if (TD_UNLIKELY(size == 0)) return 0;
+  std::size_t done = 0;
+  do {
+    std::size_t count = std::min(size - done, epoch_requests_max);
+    s.source = lane::Source::text;
+    take(done, count);
+    if (TD_UNLIKELY(context_.remote != nullptr || found != nullptr)) {
+      count = look_at_found(found, done, count);
+      take(done, count);
+    }
+    s.first = first + done;
+    s.answered = 0;
+    s.is_elsewhere = context_.shared.placement.wants_search();
+    if (TD_LIKELY(!s.is_elsewhere || s.source == lane::Source::found)) {
+      run_epoch(run);
+      done += s.answered;
+      if (TD_LIKELY(!s.stopped)) continue;
+    } else if (found != nullptr) {
+      return done;
+    }
+    run_alone(s.answered, first + done);
+    ++done;
+  } while (TD_UNLIKELY(done != size));
+  if (TD_UNLIKELY(context_.remote != nullptr)) context_.remote->end();
+  return size;
+}
+
+std::size_t CallLane::run(std::span<const Request> requests, std::size_t first, ReplyVisitor visit, void* visitor,
+                          const Batch* found) noexcept {
+  lane::CallState& s = *state_;
+  s.visit = visit;
+  s.visitor = visitor;
+  return run_in_epochs(
+      requests.size(), first, found,
+      [&s, requests](std::size_t begin, std::size_t count) { s.requests = requests.subspan(begin, count); },
+      [this, &s] {
+        lane::look_for_usual_sets(s);
+        ops_.run_requests(s, s.requests);
+      });
+}
+
+std::size_t CallLane::run(std::span<const std::string_view> keys, KeyCheck check, std::size_t first, ReplyVisitor visit,
+                          void* visitor, const Batch* found) noexcept {
+  lane::CallState& s = *state_;
+  s.visit = visit;
+  s.visitor = visitor;
+  s.key_kind = check == KeyCheck::store ? lane::kind::get : lane::kind::get | lane::kind::any_key;
+  s.requests = {};
+  return run_in_epochs(
+      keys.size(), first, found,
+      [&s, keys](std::size_t begin, std::size_t count) { s.keys = keys.subspan(begin, count); },
+      [this, &s] { ops_.run_keys(s, s.keys); });
 }
 
 }  // namespace tandem

@@ -55,11 +55,13 @@ class CallLane {
                   void* visitor, const Batch* found = nullptr) noexcept;
 
  private:
-  template <class Take>
-  std::size_t run_in_epochs(std::size_t size, std::size_t first, ReplyVisitor visit, void* visitor, Take take) noexcept;
-  std::size_t run(std::size_t first, ReplyVisitor visit, void* visitor) noexcept;
+  template <class Take, class Run>
+  std::size_t run_in_epochs(std::size_t size, std::size_t first, const Batch* found, Take take, Run run) noexcept;
+  template <class Run>
+  void run_epoch(Run run) noexcept;
+  std::size_t look_at_found(const Batch* found, std::size_t done, std::size_t count) noexcept;
   std::size_t ask(std::size_t count) noexcept;
-  void run_alone(std::size_t number, std::size_t first, ReplyVisitor visit, void* visitor) noexcept;
+  void run_alone(std::size_t number, std::size_t first) noexcept;
 
   Context& context_;
   const lane::Ops& ops_;

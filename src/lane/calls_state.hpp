@@ -8,7 +8,7 @@
 namespace tandem::lane {
 
 struct CallState : State {
-  explicit CallState(Context& c) noexcept : State(c, no_options) {}
+  explicit CallState(Context& c) noexcept : State(c, no_options) { item_bytes_max = c.shared.policy.item_bytes_max; }
 
   // Input of a run: one of the two is empty.
   std::span<const Request> requests;
@@ -23,7 +23,6 @@ struct CallState : State {
   // What devices have found for them (State::found), from this place of the batch on; nullptr: nothing, but what they
   // are asked for requests of which nothing is known.
   std::uint32_t found_at = 0;
-  std::size_t taken = 0;       // requests placed in strips
   std::size_t answered = 0;    // requests with visited replies
   bool stopped = false;        // the next request needs what can be had only outside an epoch
   std::uint64_t rows_run = 0;  // of the answered ones, those that were rows
@@ -42,8 +41,7 @@ struct CallState : State {
 };
 
 // Executes request `number`, the strip's query i, by the general path, and fills its reply. False: it needs what can be
-// had only outside an epoch, and nothing has changed. laps: nullptr, or those of a timed run.
-TD_NOINLINE bool answer_call_as_row(CallState& state, const Strip& strip, std::uint32_t i, std::size_t number,
-                                    Laps* laps) noexcept;
+// had only outside an epoch, and nothing has changed.
+TD_NOINLINE bool answer_call_as_row(CallState& state, const Strip& strip, std::uint32_t i, std::size_t number) noexcept;
 
 }  // namespace tandem::lane

@@ -43,7 +43,10 @@ TD_INLINE Found check(State& s, const Strip& strip, std::uint32_t i, Hit& hit) n
     mark(s, hit);
     return Found::hit;
   }
-  return look_closely(s, strip, i, hit);
+  Hit other = hit;  // a variable of its own keeps `hit` in registers
+  const Found found = look_closely(s, strip, i, other);
+  hit = {opaque(other.item), opaque(other.state), opaque(other.fixed)};
+  return found;
 }
 
 // Predicts that the next items are as long as this one.

@@ -13,7 +13,7 @@
 #include "codec/tokens.hpp"
 #include "index/wanted_lanes.hpp"
 #include "lane/collect.hpp"
-#include "lane/state.hpp"
+#include "lane/run.hpp"
 #include "task/key_compare.hpp"
 #include "task/memory.hpp"
 
@@ -337,11 +337,6 @@ void Laps::end(const Queries& queries, bool tasks) noexcept {
   record(Task::remove, queries.removes);
 }
 
-bool may_run(const State& state) noexcept {
-  return state.source == Source::located || state.source == Source::found ||
-         !state.context.shared.placement.wants_search();
-}
-
 bool choose_source(State& s) noexcept {
   s.is_elsewhere = s.context.shared.placement.wants_search();
   if (!s.is_elsewhere) {
@@ -363,13 +358,9 @@ CellsIn cells_in(const Index& index) noexcept {
   return CellsIn::other;
 }
 
-void look_at_index(State& s) noexcept {
+void look_at_other_index(State& s) noexcept {
   const Shared& shared = s.context.shared;
-  if (TD_LIKELY(s.cells_in == CellsIn::table)) {
-    const auto& index = shared.index_as<CuckooIndex>();
-    s.view = index.searched().view;
-    s.order = index.order();
-  } else if (s.cells_in == CellsIn::leaf) {
+  if (s.cells_in == CellsIn::leaf) {
     s.tree = &shared.index_as<HashTreeIndex>().tree();
   } else if (s.cells_in == CellsIn::slab) {
     s.slabs_view = shared.index_as<SlabListIndex>().view();
@@ -380,22 +371,11 @@ void look_at_index(State& s) noexcept {
   }
 }
 
-void count_run(State& state, std::uint64_t queries, std::uint64_t rows) noexcept {
-  Context& context = state.context;
-  context.tasks.batches.add();
-  context.tasks.queries_total.add(queries + rows);
-  const std::uint64_t gets = queries - state.sets;
-  StoreCounters& counters = context.counters;
-  counters.cmd_get.add(gets);
-  counters.get_hits.add(state.hits);
-  counters.get_misses.add(gets - state.hits);
-  if (state.sets == 0 && rows == 0) return;
-  counters.cmd_set.add(state.sets);
-  counters.total_items.add(state.sets);
-  // So that the index grows under a client with all its sets in the lane.
-  if (TD_LIKELY(counters.total_items.get() - state.stored_at_check < task::stores_per_growth_check)) return;
-  state.stored_at_check = counters.total_items.get();
-  if (context.shared.index.wants_growth()) context.shared.maintenance.notify();
+// So that the index grows under a client with all its sets in the lane.
+void check_growth(State& state) noexcept {
+  Shared& shared = state.context.shared;
+  state.stored_at_check = state.context.counters.total_items.get();
+  if (shared.index.wants_growth()) shared.maintenance.notify();
 }
 
 }  // namespace lane
@@ -467,7 +447,10 @@ void Lane::set_rows_only(bool rows_only) noexcept { state_->rows_only = rows_onl
 
 void Lane::always_defer() noexcept { state_->always_defers = true; }
 
-bool Lane::may_run() const noexcept { return lane::may_run(*state_); }
+bool Lane::may_run() const noexcept {
+  return state_->source == lane::Source::located || state_->source == lane::Source::found ||
+         !context_.shared.placement.wants_search();
+}
 
 std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t output_bytes_max, bool time_parse,
                       std::vector<std::string_view>* keys) {
@@ -483,11 +466,13 @@ std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t 
   s.keys = keys;
   s.laps = &laps;
   // A deferred set must be executed, also where the device's table has no room for its key.
-  s.defers = !context_.shared.placement.wants_search() && lane::may_defer(s);
+  s.is_elsewhere = context_.shared.placement.wants_search();
+  s.defers = !s.is_elsewhere && lane::may_defer(s);
   lane::set_ring(s);
   lane::begin_with_first(s);
   std::size_t done = 0;
   lane::run_in_epoch(s, [&] {
+    lane::look_for_usual_sets(s);
     if (TD_UNLIKELY(sampled || time_parse)) {
       laps.begin();
       ops_.run_timed(s);

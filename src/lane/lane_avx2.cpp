@@ -31,8 +31,13 @@ bool has_avx2() noexcept {
 }
 }  // namespace
 
-const Ops avx2_ops = {
-    "avx2", has_avx2, avx2::run<false>, avx2::run<true>, avx2::collect, avx2::run_calls<false>, avx2::run_calls<true>};
+const Ops avx2_ops = {"avx2",
+                      has_avx2,
+                      avx2::run<false>,
+                      avx2::run<true>,
+                      avx2::collect,
+                      avx2::run_calls<Request>,
+                      avx2::run_calls<std::string_view>};
 
 }  // namespace tandem::lane
 #endif

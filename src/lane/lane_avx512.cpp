@@ -41,8 +41,8 @@ const Ops avx512_ops = {"avx512",
                         avx512::run<false>,
                         avx512::run<true>,
                         avx512::collect,
-                        avx512::run_calls<false>,
-                        avx512::run_calls<true>};
+                        avx512::run_calls<Request>,
+                        avx512::run_calls<std::string_view>};
 
 }  // namespace tandem::lane
 #endif

@@ -43,8 +43,8 @@ const Ops avx512_vaes_ops = {"avx512-vaes",
                              avx512_vaes::run<false>,
                              avx512_vaes::run<true>,
                              avx512_vaes::collect,
-                             avx512_vaes::run_calls<false>,
-                             avx512_vaes::run_calls<true>};
+                             avx512_vaes::run_calls<Request>,
+                             avx512_vaes::run_calls<std::string_view>};
 
 }  // namespace tandem::lane
 #endif

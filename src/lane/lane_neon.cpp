@@ -15,8 +15,13 @@
 
 namespace tandem::lane {
 
-const Ops neon_ops = {"neon",        []() noexcept { return true; }, neon::run<false>,     neon::run<true>,
-                      neon::collect, neon::run_calls<false>,         neon::run_calls<true>};
+const Ops neon_ops = {"neon",
+                      []() noexcept { return true; },
+                      neon::run<false>,
+                      neon::run<true>,
+                      neon::collect,
+                      neon::run_calls<Request>,
+                      neon::run_calls<std::string_view>};
 
 }  // namespace tandem::lane
 #endif

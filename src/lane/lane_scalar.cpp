@@ -14,7 +14,12 @@
 
 namespace tandem::lane {
 
-const Ops scalar_ops = {"scalar",        []() noexcept { return true; }, scalar::run<false>,     scalar::run<true>,
-                        scalar::collect, scalar::run_calls<false>,       scalar::run_calls<true>};
+const Ops scalar_ops = {"scalar",
+                        []() noexcept { return true; },
+                        scalar::run<false>,
+                        scalar::run<true>,
+                        scalar::collect,
+                        scalar::run_calls<Request>,
+                        scalar::run_calls<std::string_view>};
 
 }  // namespace tandem::lane

@@ -387,3 +387,24 @@ TD_NOINLINE inline void search_alone(const State& s, Strip& strip) noexcept {
   if (TD_UNLIKELY(has_leaves(s))) prefetch_leaves_of_new(s, strip);
   if (TD_UNLIKELY(does_more(s))) prefetch_for_sets(s, strip, false);
 }
+
+// The same of a strip's only query. Its stripe is locked at once, and not worth fetching.
+TD_INLINE void search_one(const State& s, Strip& strip) noexcept {
+  if (TD_UNLIKELY(s.cells_in != CellsIn::table || strip.located != 0)) return search_alone(s, strip);
+  K::hash_first(strip, 1, s.seed);
+  if (TD_UNLIKELY(strip.has_long_key)) hash_long_keys(s, strip);
+  const Fingerprint f = strip.fingerprint[0];
+  const auto find_second = [&]() TD_INLINE_LAMBDA { strip.second[0] = s.view.buckets + s.view.second(f); };
+  strip.first[0] = s.view.buckets + s.view.first(f);
+  const Cell c = K::cell_of(strip.first[0], f.signature);
+  if (TD_LIKELY(c.signature() == f.signature)) {
+    strip.item[0] = item_at(s.items, c);
+    if (strip.sets == 0) return;
+    find_second();
+  } else {
+    find_second();
+    strip.item[0] = search_bucket(s, strip, 0);
+    if (strip.sets == 0) return;
+  }
+  if (TD_UNLIKELY(has_leaves(s))) prefetch_leaves_of_new(s, strip);
+}

@@ -24,6 +24,10 @@
 #include "task/key_compare.hpp"
 #include "task/store_in_place.hpp"
 
+namespace tandem {
+struct Request;
+}
+
 namespace tandem::lane {
 
 inline constexpr std::uint32_t strip_queries = strip_queries_max;
@@ -280,7 +284,11 @@ inline constexpr std::uint8_t dirties = 2;  // sets in place note that: Rewrites
 
 struct State {
   State(Context& c, const ProtocolOptions& o) noexcept
-      : context(c), cells_in(lane::cells_in(c.shared.index)), options(o) {}
+      : context(c),
+        cells_in(lane::cells_in(c.shared.index)),
+        options(o),
+        seed(c.shared.hash_seed),
+        items(reinterpret_cast<const char*>(c.shared.heap.at(no_location))) {}
 
   static constexpr std::uint32_t ring_strips = 8;  // a power of two, larger than the number of strips in progress
   std::array<Strip, ring_strips> ring{};
@@ -292,6 +300,8 @@ struct State {
   Context& context;
   const CellsIn cells_in;
   const ProtocolOptions& options;
+  const std::uint64_t seed;  // of the hash
+  const char* const items;   // location 0
 
   // Input and constants of a run.
   std::span<LaneSegment> segments;
@@ -304,12 +314,11 @@ struct State {
   SetView<set_ways> sets_view{};
   SlabView slabs_view{};
   std::uint32_t stamp = 0;  // the time, for a set's entries that are found
-  std::uint64_t seed = 0, flush_cas = 0;
+  std::uint64_t flush_cas = 0;
   std::uint32_t now_s = 0;
   std::uint32_t marked = 0;  // is_marked()
   std::uint8_t care = 0;     // bits of lane::care
   TD_INLINE bool was_flushed() const noexcept { return (care & care::flushed) != 0; }
-  const char* items = nullptr;  // location 0
   std::uint64_t item_bytes_max = 0;
   std::uint32_t unusual_layout = 0;  // no_layout: no set is a usual one; else 0
   std::vector<std::string_view>* keys = nullptr;
@@ -375,8 +384,8 @@ struct Ops {
   void (*run)(State&);
   void (*run_timed)(State&);  // with State::laps
   void (*collect)(State&, class Collected&) noexcept;
-  void (*run_calls)(CallState&) noexcept;
-  void (*run_calls_timed)(CallState&) noexcept;
+  void (*run_requests)(CallState&, std::span<const Request>) noexcept;
+  void (*run_keys)(CallState&, std::span<const std::string_view>) noexcept;
 };
 extern const Ops scalar_ops;
 #if defined(__x86_64__)
@@ -405,55 +414,6 @@ bool may_defer(State& state) noexcept;
 void go_to_begin(State& s) noexcept;
 // Gives the run its ring.
 void set_ring(State& state) noexcept;
-// As Lane::may_run().
-bool may_run(const State& state) noexcept;
-// Adds a run's queries to the counters; rows are counted where they are executed. REQUIRES: its epoch has ended.
-void count_run(State& state, std::uint64_t queries, std::uint64_t rows) noexcept;
-// What a run's searches need to know of the index. REQUIRES: inside the epoch.
-void look_at_index(State& s) noexcept;
-// Inside the epoch of a run before which devices alone had the index: whether they still have it, and where the run's
-// keys come from then. False: nothing can search for them.
-TD_NOINLINE bool choose_source(State& s) noexcept;
-// Runs `body` in an epoch. Does nothing if devices alone have the index, unless the keys are located.
-template <class Body>
-void run_in_epoch(State& s, Body body) {
-  Shared& shared = s.context.shared;
-  s.is_elsewhere = shared.placement.wants_search();
-  s.seed = shared.hash_seed;
-  s.now_s = shared.clock.now_s();
-  s.marked = marked_at(s.now_s);
-  s.items = reinterpret_cast<const char*>(shared.heap.at(no_location));
-  s.hits = s.sets = 0;
-  s.context.enter();
-  struct Exit {
-    State& state;
-    ~Exit() {
-      while (TD_UNLIKELY(state.deferred_count != 0))
-        execute_deferred(state, state.deferring->sets[--state.deferred_count]);
-      if (state.context.displaced_count != 0) state.context.retire_displaced();
-      state.context.epoch.exit();
-    }
-  };
-  const Exit exit{s};
-  if (TD_UNLIKELY(s.is_elsewhere) && !choose_source(s)) return;
-  // The usual set neither reports a new item, as which S3-FIFO treats a set in place, nor announces one to devices. It
-  // may mark one.
-  const bool in_place = task::may_store_in_place(s.context) && shared.heap.probation() == nullptr;
-  s.unusual_layout = in_place ? 0 : no_layout;
-  s.flush_cas = shared.flush_cas.load(std::memory_order_acquire);
-  s.care = s.flush_cas != 0 ? care::flushed : 0;
-  if (const Rewrites rewrites = shared.rewrites.load(std::memory_order_relaxed);
-      TD_UNLIKELY(rewrites != Rewrites::unseen)) {
-    if (rewrites == Rewrites::marked) {
-      s.care |= care::dirties;
-    } else {
-      s.unusual_layout = no_layout;
-    }
-  }
-  look_at_index(s);
-  body();
-}
-
 // The key's fingerprint: that of a located key is not among the strip's.
 TD_INLINE Fingerprint fingerprint_at(const State& state, const Strip& strip, std::uint32_t i) noexcept {
   if (TD_LIKELY((strip.located >> i & 1) == 0)) return strip.fingerprint[i];
@@ -467,7 +427,14 @@ TD_NOINLINE Found look_closely(State& state, const Strip& strip, std::uint32_t i
 // new version if the reply shows its id. REQUIRES: inside the epoch.
 TD_NOINLINE bool store_slowly(State& state, const Strip& strip, std::uint32_t i, bool shows_id,
                               const std::uint64_t* hint, ItemVersion& stored) noexcept;
-// Counts sets by the size class of each. Bit i of `sets` is query i.
+// Counts a set by its size class.
+TD_INLINE void count_set(State& state, const Strip& strip, std::uint32_t i) noexcept {
+  Context& context = state.context;
+  const SetPart& set = strip.set[i];
+  const std::uint64_t bytes = Item::total_bytes(set.client_flags, info::key_bytes(strip.info[i]), set.value_bytes);
+  context.classes[context.shared.heap.size_class(bytes)].cmd_set.add();
+}
+// The same of several. Bit i of `sets` is query i.
 TD_NOINLINE void count_sets_apart(State& state, const Strip& strip, std::uint32_t sets) noexcept;
 // Whether sets in place do more than that, as devices have copies of items.
 TD_INLINE bool does_more(const State& s) noexcept {

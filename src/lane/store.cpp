@@ -39,13 +39,7 @@ bool store_slowly(State& state, const Strip& strip, std::uint32_t i, bool shows_
 }
 
 void count_sets_apart(State& state, const Strip& strip, std::uint32_t sets) noexcept {
-  Context& context = state.context;
-  for (; sets != 0; sets &= sets - 1) {
-    const auto i = static_cast<std::uint32_t>(std::countr_zero(sets));
-    const SetPart& set = strip.set[i];
-    const std::uint64_t bytes = Item::total_bytes(set.client_flags, info::key_bytes(strip.info[i]), set.value_bytes);
-    context.classes[context.shared.heap.size_class(bytes)].cmd_set.add();
-  }
+  for (; sets != 0; sets &= sets - 1) count_set(state, strip, static_cast<std::uint32_t>(std::countr_zero(sets)));
 }
 
 Deferred take_deferred(State& state, const Strip& strip, std::uint32_t i) noexcept {

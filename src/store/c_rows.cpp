@@ -10,6 +10,7 @@
 
 #include "base/large_copy.hpp"
 #include "store/c_store.hpp"
+#include "store/session.hpp"
 
 namespace tandem {
 namespace {
@@ -78,8 +79,7 @@ tandem_code tandem_get_into(tandem_store* store, const char* key, size_t key_byt
                             tandem_reply* reply) {
   return guarded([&] {
     tandem_code code = TANDEM_OUT_OF_MEMORY;
-    const std::string_view wanted = view(key, key_bytes);
-    store->store.here().get_batch(std::span(&wanted, 1), [&](std::size_t, const Reply& r) {
+    OneCall::get(store->store.here(), view(key, key_bytes), [&](const Reply& r) {
       code = c_code_of(r.code);
       if (r.code != Code::hit) return;
       if (r.value.size() > capacity) {

@@ -18,8 +18,10 @@
 #include <vector>
 
 #include "base/large_copy.hpp"
+#include "base/platform.hpp"
 #include "heap/memory_file.hpp"
 #include "index/scan.hpp"
+#include "store/session.hpp"
 
 namespace tandem {
 namespace {
@@ -204,7 +206,7 @@ template <class Take>
 tandem_code run_one(tandem_store* store, const Request& request, Take take) noexcept {
   return guarded([&] {
     tandem_code code = TANDEM_OUT_OF_MEMORY;
-    store->store.execute(std::span(&request, 1), [&](std::size_t, const Reply& reply) { code = take(reply); });
+    OneCall::execute(store->store.here(), request, [&](const Reply& reply) { code = take(reply); });
     return code;
   });
 }
@@ -213,23 +215,29 @@ tandem_code run_one(tandem_store* store, const Request& request) noexcept {
   return run_one(store, request, [](const Reply& reply) { return c_code_of(reply.code); });
 }
 
-// Copies the value of a reply that has one.
+TD_NOINLINE bool grow(tandem_value& value, std::size_t bytes) noexcept {
+  const std::size_t capacity = std::max<std::size_t>(bytes, 16);
+  void* const grown = std::realloc(value.bytes, capacity);
+  if (grown == nullptr) return false;
+  value.bytes = static_cast<char*>(grown);
+  value.capacity = capacity;
+  return true;
+}
+
+// Copies the value of a reply that has one. Returns the call's code.
+TD_INLINE tandem_code keep_value(tandem_value* value, const Reply& reply) noexcept {
+  if ((reply.code != Code::hit && reply.code != Code::removed) || value == nullptr) return c_code_of(reply.code);
+  if (TD_UNLIKELY(reply.value.size() > value->capacity || value->bytes == nullptr) && !grow(*value, reply.value.size()))
+    return TANDEM_OUT_OF_MEMORY;
+  if (!reply.value.empty()) copy_from_heap(value->bytes, reply.value.data(), reply.value.size());
+  value->size = reply.value.size();
+  value->cas = reply.cas;
+  value->flags = reply.flags;
+  return c_code_of(reply.code);
+}
+
 tandem_code run_for_value(tandem_store* store, const Request& request, tandem_value* value) noexcept {
-  return run_one(store, request, [value](const Reply& reply) {
-    if ((reply.code != Code::hit && reply.code != Code::removed) || value == nullptr) return c_code_of(reply.code);
-    if (reply.value.size() > value->capacity || value->bytes == nullptr) {
-      const std::size_t capacity = std::max<std::size_t>(reply.value.size(), 16);
-      void* const bytes = std::realloc(value->bytes, capacity);
-      if (bytes == nullptr) return tandem_code{TANDEM_OUT_OF_MEMORY};
-      value->bytes = static_cast<char*>(bytes);
-      value->capacity = capacity;
-    }
-    if (!reply.value.empty()) copy_from_heap(value->bytes, reply.value.data(), reply.value.size());
-    value->size = reply.value.size();
-    value->cas = reply.cas;
-    value->flags = reply.flags;
-    return c_code_of(reply.code);
-  });
+  return run_one(store, request, [value](const Reply& reply) { return keep_value(value, reply); });
 }
 
 tandem_code count(tandem_store* store, const Request& request, std::uint64_t* number) noexcept {
@@ -280,7 +288,12 @@ tandem_store* tandem_open(const tandem_options* options, char* error, size_t err
 void tandem_close(tandem_store* store) { delete store; }
 
 tandem_code tandem_get(tandem_store* store, const char* key, size_t key_bytes, tandem_value* value) {
-  return run_for_value(store, {.action = Action::get, .key = view(key, key_bytes)}, value);
+  return guarded([&] {
+    tandem_code code = TANDEM_OUT_OF_MEMORY;
+    OneCall::get(store->store.here(), view(key, key_bytes),
+                 [&](const Reply& reply) { code = keep_value(value, reply); });
+    return code;
+  });
 }
 
 void tandem_value_free(tandem_value* value) {

@@ -80,7 +80,7 @@ void BM_call(benchmark::State& state) {
   state.SetItemsProcessed(static_cast<std::int64_t>(done));
   state.counters["ns"] = benchmark::Counter(done / 1e9, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 #if defined(__x86_64__)
-  // The median: the tasks of some calls are timed, and sometimes the index asks to grow.
+  // The median: sometimes the index asks to grow.
   std::array<std::uint64_t, 101> steps{};
   for (std::uint64_t& of_call : steps) of_call = steps_of([&] { fixture.call(form, requests, n++); });
   std::ranges::nth_element(steps, steps.begin() + steps.size() / 2);

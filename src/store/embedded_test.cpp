@@ -92,6 +92,22 @@ TEST(Embedded, OneThreadTooManyIsToldTheOption) {
   third();
 }
 
+// A thread remembers its session with the store that it has used last, by the store's number.
+TEST(Embedded, AThreadUsesStoresInTurn) {
+  std::optional<Store> a(Options{.memory_bytes = std::uint64_t{4} << 20}),
+      b(Options{.memory_bytes = std::uint64_t{4} << 20});
+  for (int turn = 0; turn < 2; ++turn) {
+    EXPECT_EQ(a->set("key", "of a"), Code::stored);
+    EXPECT_EQ(b->set("key", "of b"), Code::stored);
+    EXPECT_EQ(a->get("key"), "of a");
+    EXPECT_EQ(b->get("key"), "of b");
+  }
+  b.reset();
+  b.emplace(Options{.memory_bytes = std::uint64_t{4} << 20});
+  EXPECT_EQ(b->get("key"), std::nullopt);
+  EXPECT_EQ(a->get("key"), "of a");
+}
+
 TEST(EmbeddedDeathTest, ASessionMustBeGoneBeforeItsStore) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_DEATH(

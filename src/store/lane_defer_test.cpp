@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "lane/state.hpp"
+#include "lane/run.hpp"
 #include "store/lane_input_fixture.hpp"
 
 namespace tandem {

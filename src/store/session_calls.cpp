@@ -3,34 +3,33 @@
 #include <string>
 #include <utility>
 
-#include "tandem/store.hpp"
+#include "store/session.hpp"
 
 namespace tandem {
 
-Code Session::run(const Request& request, Reply* reply) {
+Code Session::run(const Request& request, std::uint64_t* number) {
   Code code = Code::miss;
-  execute({&request, 1}, [&](std::size_t, const Reply& r) {
+  OneCall::execute(*this, request, [&code, number](const Reply& r) {
     code = r.code;
-    if (reply != nullptr) *reply = r;
+    if (number != nullptr) *number = r.number;
   });
   return code;
 }
 
 namespace {
 
-// The visitor of a call that returns a value. It must not throw, so that the call ends its epoch and forgets its
-// request: what has no memory is told when all is done.
+// The visitor of a call that returns a value, which keep(Reply) keeps. It must not throw, so that the call ends its
+// epoch and forgets its request: what has no memory is told when all is done.
+template <class Keep>
 class Keeper {
  public:
-  explicit Keeper(Value& value) noexcept : value_(value) {}
+  explicit Keeper(Keep how) noexcept : keep_(how) {}
 
-  void operator()(std::size_t, const Reply& r) noexcept {
+  void operator()(const Reply& r) noexcept {
     code_ = r.code;
     if (code_ != Code::hit && code_ != Code::removed) return;
     try {
-      value_.bytes.assign(r.value);
-      value_.flags = r.flags;
-      value_.cas = r.cas;
+      keep_(r);
     } catch (const std::bad_alloc&) {
       has_memory_ = false;
     }
@@ -42,28 +41,38 @@ class Keeper {
   }
 
  private:
-  Value& value_;
+  Keep keep_;
   Code code_ = Code::miss;
   bool has_memory_ = true;
 };
 
+auto keep_in(Value& value) noexcept {
+  return Keeper([&value](const Reply& r) {
+    value.bytes.assign(r.value);
+    value.flags = r.flags;
+    value.cas = r.cas;
+  });
+}
+
 }  // namespace
 
 Code Session::get(std::string_view key, Value& value) {
-  Keeper keeper(value);
-  get_batch({&key, 1}, keeper);
+  auto keeper = keep_in(value);
+  OneCall::get(*this, key, keeper);
   return keeper.code();
 }
 
 std::optional<std::string> Session::get(std::string_view key) {
-  Value value;
-  if (get(key, value) != Code::hit) return std::nullopt;
-  return std::move(value.bytes);
+  std::optional<std::string> bytes;
+  Keeper keeper([&bytes](const Reply& r) { bytes.emplace(r.value); });
+  OneCall::get(*this, key, keeper);
+  static_cast<void>(keeper.code());
+  return bytes;
 }
 
 Code Session::run_for_value(const Request& request, Value& value) {
-  Keeper keeper(value);
-  execute({&request, 1}, keeper);
+  auto keeper = keep_in(value);
+  OneCall::execute(*this, request, keeper);
   return keeper.code();
 }
 
@@ -101,16 +110,16 @@ Code Session::touch(std::string_view key, std::int64_t ttl_s) {
 }
 
 std::optional<std::uint64_t> Session::increment(std::string_view key, std::uint64_t delta, Code* code) {
-  Reply reply;
-  const Code c = run({.action = Action::increment, .key = key, .delta = delta}, &reply);
+  std::uint64_t number = 0;
+  const Code c = run({.action = Action::increment, .key = key, .delta = delta}, &number);
   if (code != nullptr) *code = c;
-  return c == Code::hit ? std::optional(reply.number) : std::nullopt;
+  return c == Code::hit ? std::optional(number) : std::nullopt;
 }
 std::optional<std::uint64_t> Session::decrement(std::string_view key, std::uint64_t delta, Code* code) {
-  Reply reply;
-  const Code c = run({.action = Action::decrement, .key = key, .delta = delta}, &reply);
+  std::uint64_t number = 0;
+  const Code c = run({.action = Action::decrement, .key = key, .delta = delta}, &number);
   if (code != nullptr) *code = c;
-  return c == Code::hit ? std::optional(reply.number) : std::nullopt;
+  return c == Code::hit ? std::optional(number) : std::nullopt;
 }
 
 }  // namespace tandem

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cstdio>
 #include <cstdlib>
@@ -14,12 +15,8 @@
 #include "device/cuda/cuda_device.hpp"
 #include "device/sim/sim_device.hpp"
 #include "lane/call_query.hpp"
-#include "lane/calls.hpp"
 #include "placement/prove_kernels.hpp"
-#include "planner/planner.hpp"
-#include "store/device_calls.hpp"
-#include "store/engine.hpp"
-#include "store/scan_calls.hpp"
+#include "store/session.hpp"
 
 namespace tandem {
 namespace {
@@ -109,28 +106,23 @@ struct Store::Core {
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
 
+  const std::uint64_t id = next_id.fetch_add(1, std::memory_order_relaxed);  // no other store's of the process
   Engine engine;
   const Planner planner;                        // for sessions that get memory of the devices
   std::mutex mutex;                             // guards the rest
   std::vector<std::unique_ptr<Session>> owned;  // threads' sessions; destroyed before the engine
   std::vector<Session*> idle;                   // of threads that have ended
+
+ private:
+  static inline std::atomic<std::uint64_t> next_id{1};
 };
 
-struct Session::Impl {
-  Impl(Engine& e, const Planner& p)
-      : engine(e),
-        context(e.make_context()),
-        planner(p),
-        lane(*context),
-        devices(make_device_calls(*context, engine, planner, lane)) {}
-
-  Engine& engine;
-  Engine::ContextPtr context;
-  ScanBuffers scanned;
-  Planner planner;
-  CallLane lane;
-  std::unique_ptr<DeviceCalls> devices;  // nullptr: the host does everything
-};
+Session::Impl::Impl(Engine& e, const Planner& p)
+    : engine(e),
+      context(e.make_context()),
+      planner(p),
+      lane(*context),
+      devices(make_device_calls(*context, engine, planner, lane)) {}
 
 Session::Session(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
 Session::Session(Session&&) noexcept = default;
@@ -138,16 +130,11 @@ Session& Session::operator=(Session&&) noexcept = default;
 Session::~Session() = default;
 
 void Session::execute_erased(std::span<const Request> requests, ErasedVisitor visit, void* visitor) {
-  Impl& s = *impl_;
-  if (TD_UNLIKELY(s.devices != nullptr)) return s.devices->run(requests, visit, visitor);
-  s.lane.run(requests, 0, visit, visitor);
+  impl_->execute(requests, visit, visitor);
 }
-
 void Session::get_batch_erased(std::span<const std::string_view> keys, KeyCheck check, ErasedVisitor visit,
                                void* visitor) {
-  Impl& s = *impl_;
-  if (TD_UNLIKELY(s.devices != nullptr)) return s.devices->run(keys, check, visit, visitor);
-  s.lane.run(keys, check, 0, visit, visitor);
+  impl_->get(keys, check, visit, visitor);
 }
 
 Scanned Session::scan_erased(const KeyRange& range, std::size_t limit, ErasedItemVisitor visit, void* visitor) {
@@ -171,38 +158,60 @@ Session Store::session() {
   }
 }
 
-Session& Store::here() {
-  // A thread's sessions with the stores that it uses. Either the store or the thread may end first.
+namespace {
+// The store that the thread has used last, by Core::id, and its session.
+struct LastUsed {
+  std::uint64_t core_id = 0;
+  Session* session = nullptr;
+};
+constinit thread_local LastUsed last_used;
+}  // namespace
+
+// A thread's sessions with the stores that it uses. Either the store or the thread may end first.
+struct Store::Sessions {
   struct Entry {
-    Core* core;
-    std::weak_ptr<Core> alive;
+    std::uint64_t core_id;
+    std::weak_ptr<Core> core;
     Session* session;
   };
-  struct Sessions {
-    std::vector<Entry> entries;
-    ~Sessions() {
-      for (const Entry& e : entries) {
-        if (const auto core = e.alive.lock()) {
-          const std::lock_guard lock(core->mutex);
-          core->idle.push_back(e.session);
-        }
+  std::vector<Entry> entries;
+  ~Sessions() {
+    last_used = {};  // a destructor that runs later may use the store
+    for (const Entry& e : entries) {
+      if (const auto core = e.core.lock()) {
+        const std::lock_guard lock(core->mutex);
+        core->idle.push_back(e.session);
       }
     }
-  };
-  Sessions& mine = ThreadOwned<Sessions>::mine();
-  for (const Entry& e : mine.entries) {
-    if (e.core == core_.get() && !e.alive.expired()) return *e.session;
   }
-  std::erase_if(mine.entries, [](const Entry& e) { return e.alive.expired(); });
+};
+
+Session& Store::here() {
+  if (LastUsed& last = last_used; TD_LIKELY(last.core_id == core_->id)) return *last.session;
+  return find_session();
+}
+
+Session& Store::find_session() {
+  Sessions& mine = ThreadOwned<Sessions>::mine();
+  auto entry = std::ranges::find(mine.entries, core_->id, &Sessions::Entry::core_id);
+  if (entry == mine.entries.end()) {
+    std::erase_if(mine.entries, [](const Sessions::Entry& e) { return e.core.expired(); });
+    mine.entries.push_back({core_->id, core_, &take_session()});
+    entry = mine.entries.end() - 1;
+  }
+  last_used = {core_->id, entry->session};
+  return *entry->session;
+}
+
+Session& Store::take_session() {
   const std::lock_guard lock(core_->mutex);
   if (core_->idle.empty()) {
     core_->owned.push_back(std::make_unique<Session>(this->session()));
     core_->idle.push_back(core_->owned.back().get());
   }
-  Session* const session = core_->idle.back();
+  Session& session = *core_->idle.back();
   core_->idle.pop_back();
-  mine.entries.push_back({core_.get(), core_, session});
-  return *session;
+  return session;
 }
 
 void Store::for_each(const std::function<void(std::string_view key, const Reply& item)>& visit) {
