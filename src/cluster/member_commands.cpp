@@ -141,6 +141,7 @@ int run(std::span<const std::string> arguments) {
   loop.link.control = "/run/tandem/control.sock";
   CLI::App app("Keeps this node in the fleet's list, and the list in the server.", "tandem-member run");
   app.set_config("--config")->description("TOML file of these options");
+  app.allow_config_extras(CLI::config_extras_mode::error);
   add_registry(app, registry);
   app.add_option("--server", loop.link.server, "where the server answers clients, HOST:PORT")->capture_default_str();
   app.add_option("--control", loop.link.control, "the server's control socket")->capture_default_str();

@@ -296,6 +296,13 @@ def test_mistakes(arguments: list[str], code: int, message: str) -> None:
     assert done.stderr.startswith("tandem-member: ") and message in done.stderr
 
 
+def test_a_mistake_in_the_file_of_options(tmp_path: Path) -> None:
+    file = tmp_path / "member.toml"
+    file.write_text('registry = "file:x"\ncontrl = "y"\n')
+    done = member("run", "--config", file)
+    assert done.returncode == 64 and "contrl" in done.stderr, done
+
+
 @pytest.mark.skipif(not os.environ.get("TANDEM_FLEET"), reason="a minute: make soak-fleet")
 def test_three_etcds_of_which_one_is_killed(nodes: Fleet, tmp_path: Path) -> None:
     peers = [free_port() for _ in range(3)]
