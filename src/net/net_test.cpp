@@ -370,6 +370,7 @@ TEST(Stats, TasksAreTimed) {
   // A device that answers gets whole leaves nothing of them to be timed.
   for (int i = 0; i < 200; ++i) c.ask(i % 2 == 0 ? "get a\r\n" : "mg a s\r\n");
   for (const char* task : {"RV", "PP", "Search", "KC", "WR", "SD"}) {
+    if (test_index_is_on_device() && task == std::string_view("Search")) continue;  // the devices' alone
     EXPECT_GT(c.stat(std::string(task) + ":cycles", "tandem"), 0u) << task;
     EXPECT_GT(c.stat(std::string(task) + ":queries", "tandem"), 0u) << task;
   }
