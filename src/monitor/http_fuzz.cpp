@@ -131,8 +131,8 @@ class Harness {
       : engine_(engine_options()),
         server_(server_options(), engine_),
         token_file_(token_file()),
-        monitor_("127.0.0.1:0", "", "fuzz"),
-        secured_("127.0.0.1:0", token_file_, "fuzz") {
+        monitor_("127.0.0.1:0", "", "fuzz", ""),
+        secured_("127.0.0.1:0", token_file_, "fuzz", "") {
     std::filesystem::remove(token_file_);
     monitor_.watch(server_.telemetry());
     secured_.watch(server_.telemetry());

@@ -378,6 +378,7 @@ def test_kept_input_that_cannot_get_smaller_stays(tandem: Callable[..., Server],
         faults.set(BYTES_MIN, 8 << 10)
         faults.fail(0, ALWAYS)
         stream.send(b"\r\nget" + b" r" * 5000)
+        wait_for(server, lambda: faults.get(FAILED) > 0, "nothing was kept")
         assert stream.exchange(b"\r\nget a\r\n").data.endswith(b"END\r\nVALUE a 0 1\r\n1\r\nEND\r\n")
         failed = faults.get(FAILED)
         faults.set(FAIL_FROM, NEVER)
