@@ -147,7 +147,7 @@ int run_calibrate(std::span<const std::string> arguments) {
   if (shows_progress) fmt::print(stderr, "\r\x1b[K");
   const nlohmann::ordered_json document = calibration_json(device->info(), c);
   if (g.json) {
-    fmt::print("{}\n", document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+    fmt::print("{}\n", calibration_text(document));
   } else {
     fmt::print("{}, a table of {} with {} keys ({:.3g} full)\n", device->info().name,
                format_size_rounded(c.cells * sizeof(Cell)), c.keys,
@@ -156,13 +156,7 @@ int run_calibrate(std::span<const std::string> arguments) {
     print_line("Insert and Delete", "SETs", c.change);
     print_cycles(g, c);
   }
-  if (g.only_shows) return EX_OK;
-  try {
-    write_calibration(document, g.file);
-  } catch (const CalibrationError& error) {
-    throw CommandError(EX_CANTCREAT, fmt::format("calibrate: {}", error.what()));
-  }
-  if (!g.json) fmt::print("kept in {}\n", g.file);
+  if (!g.only_shows) keep_calibration(document, g.file, g.json);
   return EX_OK;
 }
 

@@ -81,17 +81,11 @@ int calibrate_plans(const CalibratePlansArguments& g) {
   c.version = version;
   const nlohmann::ordered_json kept = plan_costs_json(c);
   if (g.json) {
-    fmt::print("{}\n", kept.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+    fmt::print("{}\n", calibration_text(kept));
   } else {
     print_rates(c);
   }
-  if (g.file.empty()) return EX_OK;
-  try {
-    write_calibration(kept, g.file);
-  } catch (const CalibrationError& error) {
-    throw CommandError(EX_CANTCREAT, fmt::format("calibrate: {}", error.what()));
-  }
-  if (!g.json) fmt::print("kept in {}\n", g.file);
+  if (!g.file.empty()) keep_calibration(kept, g.file, g.json);
   return EX_OK;
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,6 +13,7 @@
 #include <fstream>
 #include <system_error>
 
+#include "cli/options.hpp"
 #include "cli/value.hpp"
 #include "cli/version.hpp"
 
@@ -139,6 +141,10 @@ std::string read_calibration_text(const std::string& path) {
   return text;
 }
 
+std::string calibration_text(const Json& document) {
+  return document.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
 void write_calibration(const Json& document, const std::string& path) {
   const auto fail = [&path](int error) {
     throw CalibrationError(fmt::format("{}: cannot be written: {}", path, reason(error)));
@@ -148,7 +154,7 @@ void write_calibration(const Json& document, const std::string& path) {
     std::filesystem::create_directories(folder, error);
   if (error) fail(error.value());
   const std::string next = fmt::format("{}.{}", path, getpid());
-  const std::string text = document.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
+  const std::string text = calibration_text(document) + '\n';
   std::FILE* const file = std::fopen(next.c_str(), "wx");
   if (file == nullptr) fail(errno);
   bool is_written = std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0 &&
@@ -162,6 +168,15 @@ void write_calibration(const Json& document, const std::string& path) {
   if (is_written) why = errno;
   unlink(next.c_str());
   fail(why);
+}
+
+void keep_calibration(const Json& document, const std::string& path, bool quiet) {
+  try {
+    write_calibration(document, path);
+  } catch (const CalibrationError& error) {
+    throw CommandError(EX_CANTCREAT, fmt::format("calibrate: {}", error.what()));
+  }
+  if (!quiet) fmt::print("kept in {}\n", path);
 }
 
 std::string calibration_path() {

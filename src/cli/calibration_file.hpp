@@ -34,8 +34,12 @@ CalibrationRecord parse_calibration(std::string_view text, std::string_view path
 CalibrationRecord read_calibration(const std::string& path);
 // The text of a calibration's file. Throws CalibrationError: it cannot be read, or is far too large.
 std::string read_calibration_text(const std::string& path);
+// A document as its file has it, without the last line's end.
+std::string calibration_text(const nlohmann::ordered_json& document);
 // Atomic; creates the file's folder. Throws CalibrationError.
 void write_calibration(const nlohmann::ordered_json& document, const std::string& path);
+// The same for `tandem calibrate`, which says where it is kept; not if `quiet`. Throws CommandError.
+void keep_calibration(const nlohmann::ordered_json& document, const std::string& path, bool quiet);
 // $XDG_STATE_HOME/tandem/calibration.json, or below ~/.local/state. Empty: neither that nor a home is known.
 std::string calibration_path();
 

@@ -36,13 +36,13 @@ class DirtyMap {
   // --- writers
 
   TD_INLINE void mark(const Item* item) noexcept {
-    const std::uint64_t block = (reinterpret_cast<std::uintptr_t>(item) >> block_shift) - first_block_;
+    const std::uint64_t block = block_of(item);
     if (TD_UNLIKELY(block >= blocks_.count)) return;
     const Byte byte = blocks_.byte(block);
     if (byte.load(std::memory_order_relaxed) == 0) byte.store(1, std::memory_order_relaxed);
   }
   TD_INLINE void prefetch(const Item* item) const noexcept {
-    const std::uint64_t block = (reinterpret_cast<std::uintptr_t>(item) >> block_shift) - first_block_;
+    const std::uint64_t block = block_of(item);
     if (TD_LIKELY(block < blocks_.count)) prefetch_write(blocks_.at + block);
   }
   // The change's bucket, and the item that the cell names. REQUIRES: the caller holds the cell's stripe and has changed
@@ -82,6 +82,11 @@ class DirtyMap {
   std::uint64_t blocks() const noexcept { return blocks_.count; }
 
  private:
+  // Beyond all blocks: the item has no image.
+  TD_INLINE std::uint64_t block_of(const Item* item) const noexcept {
+    return (reinterpret_cast<std::uintptr_t>(item) >> block_shift) - first_block_;
+  }
+
   using Byte = std::atomic_ref<unsigned char>;
   struct Bytes {
     unsigned char* at = nullptr;
