@@ -51,12 +51,13 @@ TEST(PlanCostsFile, IsReadAsItWasWritten) {
 
 TEST(PlanCostsFile, DamagedOrImpossibleOnesAreRefused) {
   EXPECT_EQ(error_with([](Json&) {}), "");
-  const std::string whole = plan_costs_json(measured_plans()).dump();
+  const Json document = plan_costs_json(measured_plans());
+  const std::string whole = document.dump();
   for (std::size_t bytes = 0; bytes < whole.size(); ++bytes)
     EXPECT_NE(error_of([&] { static_cast<void>(parse_plan_costs(whole.substr(0, bytes), "f")); }), "") << bytes;
   for (const char* const text : {"[]", "null", "1", "{}", R"({"format": 1})", R"({"format": "tandem-calibration/1"})"})
     EXPECT_NE(error_of([&] { static_cast<void>(parse_plan_costs(text, "f")); }), "") << text;
-  for (const auto& [key, value] : plan_costs_json(measured_plans()).items()) {
+  for (const auto& [key, value] : document.items()) {
     if (key == "resources") continue;  // names for a reader
     EXPECT_NE(error_with([&](Json& d) { d.erase(key); }), "") << key;
     EXPECT_NE(error_with([&](Json& d) { d[key] = Json::object(); }), "") << key;
