@@ -21,6 +21,12 @@ Json plan_json(const Coefficients::PlanCosts& plan) {
           {"demands", plan.points}};
 }
 
+// The library would leave further numbers out.
+Demand demand_in(const Json& numbers) {
+  if (numbers.size() != resource_count) throw CalibrationError("a demand is not a number of each resource");
+  return numbers.get<Demand>();
+}
+
 // Every error of the library's names what was expected and found.
 Coefficients costs_in(const Json& document) {
   Coefficients c;
@@ -33,7 +39,7 @@ Coefficients costs_in(const Json& document) {
   document.at("date").get_to(c.date);
   document.at("zipf_theta").get_to(c.zipf_theta);
   document.at("set_shares").get_to(c.set_shares);
-  document.at("capacity").get_to(c.capacity);
+  c.capacity = demand_in(document.at("capacity"));
   for (const Json& one : document.at("sizes")) {
     Coefficients::Size& size = c.sizes.emplace_back();
     one.at("keys").get_to(size.keys);
@@ -48,7 +54,7 @@ Coefficients costs_in(const Json& document) {
     const auto level = std::ranges::find(upkeep_level_names, one.at("level").get<std::string>());
     if (level == upkeep_level_names.end()) throw CalibrationError("a plan has an unknown level");
     plan.candidate.level = static_cast<UpkeepLevel>(level - upkeep_level_names.begin());
-    one.at("demands").get_to(plan.points);
+    for (const Json& point : one.at("demands")) plan.points.push_back(demand_in(point));
   }
   return c;
 }
