@@ -44,7 +44,7 @@ endfunction()
 # tandem_run(TEST PROGRAM SETTINGS...): a GoogleTest program as the ctest test of that name, with these in its environment.
 function(tandem_run test program)
   add_test(NAME ${test} COMMAND ${program} --gtest_output=xml:${PROJECT_BINARY_DIR}/test/${test}.xml)
-  set_tests_properties(${test} PROPERTIES TIMEOUT 600 WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} ENVIRONMENT "${ARGN}")
+  set_tests_properties(${test} PROPERTIES TIMEOUT 1200 WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} ENVIRONMENT "${ARGN}")
 endfunction()
 
 # tandem_gtest(TARGET): a GoogleTest program as one ctest test.
@@ -56,11 +56,13 @@ function(tandem_gtest target)
   tandem_run(${target} ${target})
 endfunction()
 
-# store_test in two parts side by side, as it takes longer than all others together.
+# store_test in parts side by side, as it takes longer than all others together.
 function(tandem_store_parts)
-  set_tests_properties(store_test PROPERTIES ENVIRONMENT "GTEST_TOTAL_SHARDS=2;GTEST_SHARD_INDEX=0")
-  tandem_run(store_test_second_part store_test GTEST_TOTAL_SHARDS=2 GTEST_SHARD_INDEX=1)
-  set_tests_properties(store_test_second_part PROPERTIES COST 60)
+  set_tests_properties(store_test PROPERTIES ENVIRONMENT "GTEST_TOTAL_SHARDS=3;GTEST_SHARD_INDEX=0" COST 60)
+  foreach(part 1 2)
+    tandem_run(store_test_part_${part} store_test GTEST_TOTAL_SHARDS=3 GTEST_SHARD_INDEX=${part})
+    set_tests_properties(store_test_part_${part} PROPERTIES COST 60)
+  endforeach()
 endfunction()
 
 # net_test again, every batch through a (simulated) device, and with the index on two of them alone. Of the three

@@ -62,13 +62,13 @@ bool FrameRuns::take(const char* at) noexcept {
   return false;
 }
 
-void append_first_keys(const char* begin, const char* end, std::vector<std::string_view>& keys) {
+void offer_first_keys(const char* begin, const char* end, KeySample& keys) noexcept {
   while (begin < end) {
     const auto* const space = static_cast<const char*>(std::memchr(begin, ' ', static_cast<std::size_t>(end - begin)));
     if (space == nullptr) return;
     const char* key_end = space + 1;
     while (key_end < end && static_cast<unsigned char>(*key_end) > ' ') ++key_end;
-    keys.emplace_back(space + 1, static_cast<std::size_t>(key_end - space - 1));
+    keys.offer({space + 1, static_cast<std::size_t>(key_end - space - 1)});
     const auto* const line_end =
         static_cast<const char*>(std::memchr(key_end, '\n', static_cast<std::size_t>(end - key_end)));
     if (line_end == nullptr) return;

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/key_sample.hpp"
 #include "frames/frame_columns.hpp"
 #include "frames/left_keys.hpp"
 
@@ -86,6 +87,6 @@ class FrameRuns {
 };
 
 // The first key of each line of requests that a device has answered, in a datagram behind its header.
-void append_first_keys(const char* begin, const char* end, std::vector<std::string_view>& keys);
+void offer_first_keys(const char* begin, const char* end, KeySample& keys) noexcept;
 
 }  // namespace tandem

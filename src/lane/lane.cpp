@@ -204,13 +204,13 @@ bool is_sampled(const LaneSegment& segment, const Query& row) noexcept {
 }  // namespace
 
 void sample_keys(State& state, const Strip& strip) {
-  std::vector<std::string_view>& keys = *state.keys;
+  KeySample& keys = *state.keys;
   for (std::uint32_t i = 0; i < strip.count; ++i) {
     if (strip.is_run(i)) {
-      append_first_keys(strip.line[i], strip.line[i] + strip.run[i].bytes, keys);
+      offer_first_keys(strip.line[i], strip.line[i] + strip.run[i].bytes, keys);
     } else if (!strip.is_row(i) ||
                is_sampled(state.segments[strip.segment(i)], state.rows->batch.query(place_of(state, strip) + i))) {
-      keys.push_back(strip.key_of(i));
+      keys.offer(strip.key_of(i));
     }
   }
 }
@@ -453,7 +453,7 @@ bool Lane::may_run() const noexcept {
 }
 
 std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t output_bytes_max, bool time_parse,
-                      std::vector<std::string_view>* keys) {
+                      KeySample* keys) {
   TD_DEBUG_ASSERT(may_run() && segments.size() <= UINT16_MAX);
   lane::State& s = *state_;
   TaskCounters& tasks = context_.tasks;

@@ -49,6 +49,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/key_sample.hpp"
 #include "codec/protocol.hpp"
 #include "frames/frame_runs.hpp"
 #include "frames/located_keys.hpp"
@@ -209,11 +210,11 @@ class Lane {
   // Answers the segments in order, in one epoch. Ends early, between two queries, when `out` holds output_bytes_max or
   // more, or when sets have retired so much memory that an epoch should end. Returns the number of finished segments:
   // once the output has been sent, the caller offers the next one again from its `rest` on. time_parse: also times and
-  // counts PP (the other tasks are timed in a sample of the runs, as in batches). keys: nullptr, or receives the keys
+  // counts PP (the other tasks are timed in a sample of the runs, as in batches). keys: nullptr, or is offered the keys
   // requested, as views of the input. REQUIRES: may_run(), the context is in no epoch. Throws std::bad_alloc as Output
   // does: the epoch has ended then, and the segments must not be used again.
   std::size_t run(std::span<LaneSegment> segments, Output& out, std::size_t output_bytes_max, bool time_parse = false,
-                  std::vector<std::string_view>* keys = nullptr);
+                  KeySample* keys = nullptr);
   // The commands that are not plain of the last run, or of execute_taken(), in order.
   std::span<const LaneRow> rows() const noexcept;
 

@@ -321,7 +321,7 @@ struct State {
   TD_INLINE bool was_flushed() const noexcept { return (care & care::flushed) != 0; }
   std::uint64_t item_bytes_max = 0;
   std::uint32_t unusual_layout = 0;  // no_layout: no set is a usual one; else 0
-  std::vector<std::string_view>* keys = nullptr;
+  KeySample* keys = nullptr;
   Source source = Source::text;
   LocatedKeys* located = nullptr;     // of Source::located
   FrameRuns* runs = nullptr;          // of Source::runs

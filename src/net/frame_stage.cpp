@@ -142,7 +142,7 @@ bool FrameStage::send_datagram(const LaneSegment& segment, LaneWait& wait) {
 
 void FrameStage::sample_keys(const char* begin, const char* end) {
   if (auto* const keys = worker_.meter.keys_of(batches_.in()); TD_UNLIKELY(keys != nullptr))
-    append_first_keys(begin, end, *keys);
+    offer_first_keys(begin, end, *keys);
 }
 
 }  // namespace tandem::net

@@ -179,7 +179,7 @@ void LaneStage::execute(std::size_t number) {
   Ended ended{.queries = 1, .metas = query.has(option::meta) ? 1u : 0u};
   if (auto* const keys = worker_.meter.keys_of(in); TD_UNLIKELY(keys != nullptr) && query.operation().is_access &&
                                                     query.key >= segment.begin && query.key < segment.end)
-    keys->push_back(query.key_view());
+    keys->offer(query.key_view());
   if (wait.datagram != nullptr) ++wait.datagram->executed;
   if (TD_UNLIKELY(query.opcode == Opcode::control)) {
     if (worker_.is_verbose(2) && wait.connection != nullptr)

@@ -7,6 +7,7 @@
 namespace tandem::net {
 namespace {
 
+constexpr std::size_t sampled_keys_max = 2048;
 constexpr Task pass_tasks[] = {Task::receive, Task::parse, Task::send};  // timed here; the rest by the lane
 
 // By LaneCommand.
@@ -18,6 +19,7 @@ constexpr Command command_of_lane[lane_command_count] = {Command::get, Command::
 Meter::Meter(Context& context, bool has_hot_keys)
     : context_(context),
       slow_ticks_(static_cast<std::uint64_t>(slow_ns / ns_per_tick())),
+      lane_keys_(has_hot_keys ? sampled_keys_max : 0),
       hot_keys_(has_hot_keys ? std::make_unique<HotKeyCounter>(context.shared.hash_seed) : nullptr) {}
 
 void Meter::begin_sample() noexcept {
@@ -58,14 +60,15 @@ void Meter::record_lane(Intake& in, std::span<const LaneWait> waits) noexcept {
       record(waits[row.segment], command_of(row.opcode, row.mode, row.options, row.with_cas), 1);
   }
   in.restart_clock(now);
-  if (TD_LIKELY(lane_keys_.empty())) return;
+  const std::span<const std::string_view> keys = lane_keys_.keys();
+  if (TD_LIKELY(keys.empty())) return;
   // A few of the keys, as evenly as a strip's are drawn.
   constexpr std::size_t keys_per_draw = std::size_t{4} * strip_queries_max;
-  const std::size_t step = std::max<std::size_t>(1, lane_keys_.size() / (4 + lane_keys_.size() / keys_per_draw));
+  const std::size_t step = std::max<std::size_t>(1, keys.size() / (4 + keys.size() / keys_per_draw));
   const std::size_t first = step == 1 ? 0 : sampler_.draw() % step;
+  const auto each = static_cast<std::uint32_t>(step * lane_keys_.each());
   hot_keys_->record(context_.shared.clock.now_s(), [&](HotKeyCounter& counter) {
-    for (std::size_t i = first; i < lane_keys_.size(); i += step)
-      counter.offer(lane_keys_[i], static_cast<std::uint32_t>(step));
+    for (std::size_t i = first; i < keys.size(); i += step) counter.offer(keys[i], each);
   });
   lane_keys_.clear();
 }

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/key_sample.hpp"
 #include "base/platform.hpp"
 #include "base/ticks.hpp"
 #include "net/intake.hpp"
@@ -62,7 +63,7 @@ class Meter {
   // Restarts its clock.
   void record_lane(Intake& in, std::span<const LaneWait> waits) noexcept;
   // Where keys are put for record_lane(); nullptr: the intake's keys are not sampled. They are views of its input.
-  std::vector<std::string_view>* keys_of(const Intake& in) noexcept {
+  KeySample* keys_of(const Intake& in) noexcept {
     return TD_UNLIKELY(in.sampled) && hot_keys_ != nullptr ? &lane_keys_ : nullptr;
   }
 
@@ -81,7 +82,7 @@ class Meter {
   std::uint64_t parsed_ = 0, answered_ = 0;
   std::array<std::uint64_t, task_count> cycles_before_{};  // of a sampled pass
   std::uint64_t parsed_before_ = 0;                        // the same: queries of PP
-  std::vector<std::string_view> lane_keys_;
+  KeySample lane_keys_;
   LatencyCounters latency_;
   std::unique_ptr<HotKeyCounter> hot_keys_;
 };

@@ -77,6 +77,11 @@ void Server::Parts::start() {
   if ((state.sasl != nullptr || state.auth_file != nullptr) && options.udp_port != 0 && options.unix_path.empty())
     throw std::invalid_argument("UDP cannot be authenticated");
 
+  // Ahead of the ports: who could connect to those finds it.
+  constexpr unsigned own_user_only = 0600;
+  UnixListener config = options.control_path.empty()
+                            ? UnixListener()
+                            : UnixListener(options.control_path, own_user_only, options.backlog);
   std::vector<BoundSocket> tcp, udp;
   std::vector<UnixListener> local;
   if (!options.unix_path.empty()) {
@@ -85,10 +90,6 @@ void Server::Parts::start() {
     if (options.tcp_port != 0) tcp = listen_tcp(options);
     if (options.udp_port != 0) udp = bind_udp(options, worker_count);
   }
-  constexpr unsigned own_user_only = 0600;
-  UnixListener config = options.control_path.empty()
-                            ? UnixListener()
-                            : UnixListener(options.control_path, own_user_only, options.backlog);
   if (!tcp.empty()) tcp_port = tcp.front().port;
   if (!udp.empty()) udp_port = udp.front().port;
   for (const BoundSocket& socket : tcp)

@@ -293,8 +293,8 @@ TEST_F(RestartTest, ALargerLimitIsUsed) {
 
 // The new process makes the order of the keys again, which may take no more memory than the old one's did.
 void fill_and_restart_ordered(const RestartTest& test, bool ascends, const char* preset) {
-  constexpr std::uint64_t stored = is_sanitized ? 1'000'000 : 2'000'000, batch = 100;
-  Options o = test.options((is_sanitized ? 16 : 32) * mib);
+  constexpr std::uint64_t stored = is_sanitized ? 400'000 : 2'000'000, batch = 100;
+  Options o = test.options((is_sanitized ? 8 : 32) * mib);
   o.item_bytes_expected = 64;
   o.preset = preset;
   o.ordered = o.preset == "cpu";
@@ -317,7 +317,10 @@ void fill_and_restart_ordered(const RestartTest& test, bool ascends, const char*
   }
   ASSERT_LT(items, stored / 2) << "then it was never full";
   const Store store(o);
-  EXPECT_GE(store.stats().items, items - items / 50);
+  // Recovery drops whole pages. How many fit beside the order depends on how full its leaves were, and so on what the
+  // thread that keeps the order had time for.
+  constexpr std::uint64_t items_of_page = mib / 32;
+  EXPECT_GE(store.stats().items, items - items / 50 - items_of_page);
 }
 
 TEST_F(RestartTest, AFullOrderedStoreIsKept) {

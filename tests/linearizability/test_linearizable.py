@@ -280,8 +280,8 @@ def check_mix(result: Result, over: str, plan: str) -> None:
     """Host and devices each had a good part of the operations, and of those on the same keys."""
     facts = result.facts
     operations = facts["operations"]
-    if over == "tcp" and plan == "mixed-device":  # what follows a control command is searched for again
-        assert facts["handed_over"] > 1.05 * operations, facts
+    if over == "tcp" and plan == "mixed-device":  # every key, once or more often
+        assert facts["handed_over"] > operations, facts
         return
     if over == "tcp":  # of batches: by the counters of the server; of keys: by the bursts that they were asked for in
         by_device, by_host = facts["handed_over"], operations - facts["handed_over"]
