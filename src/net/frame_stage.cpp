@@ -97,6 +97,7 @@ void FrameStage::send_all_whole() {
     in.segments[left] = in.segments[i];
     in.waits[left++] = in.waits[i];
   }
+  worker_.meter.record_keys();  // all of them are in the arena
   in.segments.resize(left);
   in.waits.resize(left);
   if (!responder_.messages().empty()) {

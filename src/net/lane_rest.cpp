@@ -93,6 +93,7 @@ void LaneStage::run_one(std::size_t number) {
   open_ = nullptr;
   const std::size_t full_bytes = output.size() + static_cast<std::size_t>(output.external_bytes()) + output_flush_bytes;
   const std::size_t done = lane_.run(one, output, full_bytes, worker_.meter.sampled(), worker_.meter.keys_of(in));
+  worker_.meter.record_keys();
   if (TD_UNLIKELY(is_asked)) lane_.end_asking();
   note_rows(number);
   Ended ended;
@@ -178,8 +179,10 @@ void LaneStage::execute(std::size_t number) {
   const Query& query = lane_.taken().query(0);
   Ended ended{.queries = 1, .metas = query.has(option::meta) ? 1u : 0u};
   if (auto* const keys = worker_.meter.keys_of(in); TD_UNLIKELY(keys != nullptr) && query.operation().is_access &&
-                                                    query.key >= segment.begin && query.key < segment.end)
+                                                    query.key >= segment.begin && query.key < segment.end) {
     keys->offer(query.key_view());
+    worker_.meter.record_keys();
+  }
   if (wait.datagram != nullptr) ++wait.datagram->executed;
   if (TD_UNLIKELY(query.opcode == Opcode::control)) {
     if (worker_.is_verbose(2) && wait.connection != nullptr)

@@ -105,6 +105,7 @@ TD_INLINE std::size_t LaneStage::run_from(std::size_t first) {
   const std::size_t full_bytes = output.size() + static_cast<std::size_t>(output.external_bytes()) + output_flush_bytes;
   open_ = nullptr;
   const std::size_t done = lane_.run(left, output, full_bytes, worker_.meter.sampled(), worker_.meter.keys_of(in));
+  worker_.meter.record_keys();
   if (TD_UNLIKELY(!lane_.rows().empty())) note_rows(first);
   Ended ended;
   for (std::size_t i = 0; i < left.size(); ++i) end(left[i], in.waits[first + i], i == done, ended);

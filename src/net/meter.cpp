@@ -60,9 +60,11 @@ void Meter::record_lane(Intake& in, std::span<const LaneWait> waits) noexcept {
       record(waits[row.segment], command_of(row.opcode, row.mode, row.options, row.with_cas), 1);
   }
   in.restart_clock(now);
+}
+
+void Meter::draw_keys() noexcept {
   const std::span<const std::string_view> keys = lane_keys_.keys();
-  if (TD_LIKELY(keys.empty())) return;
-  // A few of the keys, as evenly as a strip's are drawn.
+  // A few of them, as evenly as a strip's are drawn.
   constexpr std::size_t keys_per_draw = std::size_t{4} * strip_queries_max;
   const std::size_t step = std::max<std::size_t>(1, keys.size() / (4 + keys.size() / keys_per_draw));
   const std::size_t first = step == 1 ? 0 : sampler_.draw() % step;

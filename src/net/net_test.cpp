@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "net/limits.hpp"
 #include "net/net_test_client.hpp"
 #include "net/server.hpp"
 
@@ -91,6 +92,28 @@ TEST(Server, MultigetOfManyKeys) {
   std::thread sender([&] { c.send(request + "\r\n"); });
   EXPECT_TRUE(c.read(expected.size()) == expected);
   sender.join();
+}
+
+// A line too long for the arena is answered in a buffer of the connection, which goes when the line is answered.
+TEST(Server, HotKeysAreReadWhileTheyAreThere) {
+  TestServer s;
+  Client c(s.port()), other(s.port());
+  std::string line = "get";
+  for (int i = 0; line.size() < 2 * long_input_bytes; ++i) line += " counted" + std::to_string(i % 1000);
+  std::uint64_t sent = 0;
+  for (int round = 0; round < 60; ++round) {  // of which a few are sampled
+    ASSERT_TRUE(c.send(line));
+    sent += line.size();
+    ASSERT_TRUE(eventually([&] { return other.stat("bytes_read") >= sent; }));
+    ASSERT_TRUE(c.send("\r\n"));
+    ASSERT_EQ(c.read_line(), "END\r\n");
+  }
+  other.send("stats hotkeys 10\r\n");
+  const std::string hot = other.read_until("END\r\n");
+  int keys = 0;
+  for (std::size_t at = 0; (at = hot.find(":key ", at)) != std::string::npos; ++keys)
+    EXPECT_EQ(hot.compare(at += 5, 7, "counted"), 0) << hot;
+  EXPECT_GT(keys, 5) << hot;
 }
 
 TEST(Server, ManyConnections) {
