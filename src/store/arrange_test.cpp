@@ -34,7 +34,7 @@ class ArrangedStore : public testing::TestWithParam<const char*> {
 
 // Each writer has keys of its own and knows what they have to be.
 TEST_P(ArrangedStore, WritersLoseNothing) {
-  constexpr unsigned writers = 2, keys_of_each = 3000, enough = 100 * keys_of_each;
+  constexpr unsigned writers = 2, keys_of_each = 3000, enough = (is_sanitized ? 10 : 100) * keys_of_each;
   Store store(options());
   std::map<std::string, std::string> models[writers];
   std::atomic<bool> is_over{false};

@@ -399,14 +399,14 @@ TEST_P(LaneTest, SamplesKeysAndCountsCommands) {
   for (const bool timed : {false, true}) {
     LaneSegment segment{.begin = copy.get(), .end = copy.get() + input.size(), .parser = &parser, .binary = false};
     Output out;
-    std::vector<std::string_view> keys;
+    KeySample keys(64);
     const TaskCounters& tasks = store.context().tasks;
     const std::uint64_t before = tasks.cycles[static_cast<std::size_t>(Task::parse)].get();
     EXPECT_EQ(lane.run({&segment, 1}, out, 1 << 20, timed, &keys), 1u);
     EXPECT_EQ(segment.queries, 43u);
     EXPECT_EQ(segment.commands[static_cast<std::size_t>(LaneCommand::get)], 21u);
     EXPECT_EQ(segment.commands[static_cast<std::size_t>(LaneCommand::meta_read)], 20u);
-    EXPECT_EQ(keys.size(), 43u);
+    EXPECT_EQ(keys.keys().size(), 43u);
     EXPECT_EQ(tasks.cycles[static_cast<std::size_t>(Task::parse)].get() > before, timed);
   }
 }

@@ -214,7 +214,9 @@ def test_operators(etcd: Etcd, nodes: Fleet, tmp_path: Path) -> None:
     assert re.search(r"^in_list +yes$", done.stdout, re.MULTILINE), done
     assert member("drain", "--control", b.control).returncode == 0
     have(fleet, [a, c])
-    assert member("status", "--control", b.control).returncode == 1
+    wait_until(
+        lambda: member("status", "--control", b.control).returncode == 1, "the member says that it is not listed"
+    )
     assert b.member.poll() is None
     assert member("drain", "--undo", "--control", b.control).returncode == 0
     have(fleet, fleet)
