@@ -302,8 +302,10 @@ def all_steps(lint: str, deep: bool) -> list[Step]:
         steps.append(Step("cuda", cuda, after="objects", inputs=(*CODE, "scripts/requirements-cuda.txt")))
     if exists("src/*/*_test.cpp", "bench/*/*_test.cpp", "tests/**/*_test.cpp"):
         strict = "ASAN_OPTIONS=strict_string_checks=1:detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1"
-        debug = f"""TANDEM_BIN=build/address/bin/tandem TANDEM_TIME_FACTOR=5 \\
-            {python} scripts/python_tests.py build/address/test/debug.xml -q tests/debug"""
+        with_address = f"TANDEM_BIN=build/address/bin/tandem TANDEM_TIME_FACTOR=5 {python} scripts/python_tests.py"
+        # Of conformance a third, as the tree decides: what no unit test sends.
+        debug = f"""{with_address} build/address/test/debug.xml -q tests/debug &&
+            TANDEM_SHARE={share_of_tree(3)} {with_address} build/address/test/conformance.xml -q tests/conformance"""
         # tests/schedules takes the layers of ThreadSanitizer's build.
         schedules = f"{python} scripts/python_tests.py build/thread/test/schedules.xml -q -s tests/schedules"
         for kind, options, after in (
@@ -318,7 +320,15 @@ def all_steps(lint: str, deep: bool) -> list[Step]:
             ),
         ):
             script = sanitizer(kind, options, after)
-            inputs = (*CODE, "tests/debug", "tests/linearizability", "docs/options.md", "deploy/tandem.toml", *HARNESS)
+            inputs = (
+                *CODE,
+                "tests/debug",
+                "tests/conformance",
+                "tests/linearizability",
+                "docs/options.md",
+                "deploy/tandem.toml",
+                *HARNESS,
+            )
             results = f"build/{kind}/test/*.xml"
             # Side by side: each ends in programs that have one thread.
             beside_others = kind == "address"
