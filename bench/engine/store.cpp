@@ -87,7 +87,7 @@ LoadedStore::LoadedStore(const std::vector<workload::Spec>& specs, const EngineS
                     .devices = plan.devices(settings.devices),
                     .index_on_device = plan.placement == tandem::Placement::on_device,
                     .scheduler = {.processor = allowed_processors().back(), .steal = settings.steal},
-                    .replicas_rest = plan.is_chosen,
+                    .follows_load = plan.is_chosen,
                     .device_values = copies});
   for (std::size_t i = 0; i < keys_.size(); ++i)
     loads_.push_back(load(i, engine_plan("cpu"), settings.protocol, threads));
@@ -110,7 +110,9 @@ void LoadedStore::wait_until_settled(std::chrono::milliseconds quiet_for) {
   const auto behind_load = std::chrono::milliseconds(has_devices ? 200 : 20);
   const auto quiet_ms = (quiet_for.count() != 0 ? quiet_for : behind_load).count();
   const Shared& shared = engine_->shared();
-  const auto rests = [](const DeviceStats& device) { return device.replica.absence == ReplicaAbsence::rests; };
+  const auto rests = [](const DeviceStats& device) {
+    return device.replica.absence == ReplicaAbsence::rests || device.replica.state == ReplicaState::resting;
+  };
   for (int ms = 0, quiet = 0; ms < seconds * 1000 && quiet < quiet_ms; ++ms) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     const bool wants_growth = shared.index.wants_growth() && !shared.growth_refused.load(std::memory_order_relaxed);

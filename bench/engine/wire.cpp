@@ -42,11 +42,16 @@ WireDriver::WireDriver(Engine& engine, const EnginePlan& plan, WireProtocol prot
       sink_(sink),
       reply_context_{engine.shared().heap, engine.shared().clock, options_, output_} {
   options_.item_bytes_max = engine.options().item_bytes_max;
-  if (plan.is_chosen) planner_.emplace(Preset::automatic, engine.schedulers(), engine.shared().placement);
+  if (!plan.is_chosen) return;
+  planner_.emplace(Preset::automatic, engine.schedulers(), engine.shared().placement);
+  if (engine.steering() != nullptr) planner_->join(*engine.steering());
 }
 
 bool WireDriver::choose(std::uint32_t requests) noexcept {
-  if (planner_) plan_ = planner_->plan_for(requests);
+  if (planner_) {
+    planner_->begin(cycles_now());
+    plan_ = planner_->plan_for(requests);
+  }
   return runner_->can_begin(plan_);
 }
 
@@ -66,7 +71,15 @@ WireDriver::Answered WireDriver::run(const Tape::Slice& batch, std::uint64_t rec
   } else {
     run_planned(batch, received_ticks);
   }
+  report(batch.requests.size());
   return answered_;
+}
+
+// What was answered, to the planner that chooses.
+void WireDriver::report(std::uint64_t request_bytes) noexcept {
+  if (!planner_) return;
+  bytes_ += request_bytes + answered_.reply_bytes;
+  planner_->end(cycles_now(), Planner::work_of(context_->counters, bytes_), runner_->in_flight() != 0);
 }
 
 void WireDriver::run_planned(const Tape::Slice& batch, std::uint64_t received_ticks) {
@@ -219,6 +232,7 @@ WireDriver::Answered WireDriver::finish() {
   answered_ = {};
   while (runner_->in_flight() != 0) answer_oldest();
   while (TD_UNLIKELY(dispatch_ != nullptr) && dispatch_->in_flight() != 0) answer_dispatched();
+  report(0);
   return answered_;
 }
 

@@ -93,6 +93,7 @@ class WireDriver final : private ResponseWriter {
   void set_timeline(LatencyTimeline* timeline) noexcept { timeline_ = timeline; }
 
  private:
+  void report(std::uint64_t request_bytes) noexcept;
   bool write(Batch& batch, Strip strip) override;
   void control(Batch& batch, std::uint32_t i) override;
   // One connection's requests, a datagram or a raw frame, from the input's beginning.
@@ -156,6 +157,7 @@ class WireDriver final : private ResponseWriter {
   Parcel* executed_ = nullptr;                // the output is its replies
   std::vector<std::string_view> inputs_;
   Plan plan_;
+  std::uint64_t bytes_ = 0;         // of requests and replies
   std::optional<Planner> planner_;  // chooses the plan; nothing: it is constant
   bool is_binary_, in_datagrams_, is_raw_;
   Output output_;

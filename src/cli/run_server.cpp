@@ -262,7 +262,7 @@ int run_server(Settings settings, ServerStyle style, const ChangedSettings& chan
   if (settings.gpu.which == "sim") settings.engine.scheduler.deadline = std::chrono::seconds{20};
   settings.engine.scheduler.queries_min = settings.gpu.batch_min;
   settings.engine.scheduler.steal = settings.gpu.steal;
-  settings.engine.replicas_rest = preset.offload == Offload::when_sooner;
+  settings.engine.follows_load = preset.offload == Offload::when_sooner;
   settings.engine.scheduler.cycle = gpu_cycle(settings, settings.engine.devices, settings.engine.log);
   auto engine = std::make_unique<Engine>(settings.engine);
   serve(settings, style, *engine, daemon, changed_settings);

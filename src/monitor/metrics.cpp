@@ -229,6 +229,19 @@ void put_replicas(Families& f, OfEach of_each) {
   of_each([](const DeviceStats& d) { return d.replica.overflows; });
 }
 
+void put_planner(Families& f, const net::ServerSnapshot& s) {
+  if (!s.planner) return;
+  const PlanChoice& choice = s.planner->choice;
+  f.gauge("tandem_planner_choice", "1: the plan of most workers, the level of upkeep, and why.");
+  f.put(1, {{"plan", std::string(SteeringStats::name_of(choice.even))},
+            {"level", std::string(upkeep_level_names[static_cast<std::size_t>(choice.level)])},
+            {"reason", std::string(plan_reason_names[static_cast<std::size_t>(choice.reason)])}});
+  f.counter("tandem_planner_probes_total", "Comparisons of two plans.");
+  f.put(s.planner->counts.probes);
+  f.counter("tandem_planner_probe_loss_seconds_total", "Time of workers that they cost.");
+  f.put(static_cast<double>(s.planner->counts.probe_loss_ns) / 1e9);
+}
+
 // Each family has a value for each GPU.
 void put_devices(Families& f, const net::ServerSnapshot& s) {
   const std::vector<DeviceStats>& devices = s.devices;
@@ -351,6 +364,7 @@ std::string metrics_text(const net::ServerSnapshot& snapshot, const HotKeys& hot
   put_commands(f, snapshot.engine.counters);
   put_latencies(f, snapshot);
   put_devices(f, snapshot);
+  put_planner(f, snapshot);
   put_items(f, snapshot.engine);
   put_memory_file(f, snapshot);
   put_network(f, snapshot);

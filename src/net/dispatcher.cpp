@@ -29,6 +29,15 @@ void Dispatcher::run_long(Connection& c, const char* begin, const char* end, std
   lane_.run();
 }
 
+void Dispatcher::run_beside_device() {
+  if (!hand_over()) lane_.run();
+  if (!worker_.planner.is_steered()) return;
+  const NetCounters& c = worker_.counters;
+  worker_.planner.end(cycles_now(),
+                      Planner::work_of(worker_.context->counters, c.bytes_read.get() + c.bytes_written.get()),
+                      worker_.runner->in_flight() != 0);
+}
+
 // Submits what waits, if devices begin with its plan.
 bool Dispatcher::hand_over() {
   const Intake& in = batches_.in();

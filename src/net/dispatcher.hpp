@@ -40,7 +40,7 @@ class Dispatcher {
   // All input of the pass was received: answers it, or hands it over.
   void run_all() {
     keep_time();
-    if (TD_UNLIKELY(worker_.runner->has_devices()) && hand_over()) return;
+    if (TD_UNLIKELY(worker_.runner->has_devices())) return run_beside_device();
     lane_.run();
   }
 
@@ -58,6 +58,7 @@ class Dispatcher {
   }
   // Requests are judged by a second in which they had been received, however late this thread is, or other threads are.
   void keep_time() noexcept { worker_.server.engine.keep_time(cycles_now()); }
+  void run_beside_device();
   bool hand_over();
   bool hand_over_frames();
   bool hand_over_keys();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/platform.hpp"
 #include "codec/scan.hpp"
 #include "codec/udp.hpp"
 
@@ -10,6 +11,7 @@ namespace tandem::net {
 void FrameStage::begin_pass() noexcept {
   is_open_ = takes_datagrams_ = takes_keys_ = false;
   if (TD_LIKELY(!worker_.runner->has_devices())) return;
+  if (worker_.planner.is_steered()) worker_.planner.begin(cycles_now());
   const Plan& plan = worker_.planner.plan_for(UINT32_MAX);
   is_open_ = begins_with_input(plan) && !lane_.tells_of_requests() && worker_.runner->frames_to_fill(plan) != nullptr;
   takes_datagrams_ = is_open_ && plan == plan_frames;

@@ -119,6 +119,7 @@ ServerSnapshot Telemetry::snapshot() const {
   }
   s.hot_keys_enabled = state_.options.hot_keys;
   s.devices = state_.engine.device_stats();
+  if (const Steering* const steering = state_.engine.steering()) s.planner = steering->stats();
   const std::lock_guard lock(mutex_);
   s.latency = all_latencies();
   s.latency.subtract(latency_base_);
@@ -254,6 +255,8 @@ bool Telemetry::stats(std::string_view group, StatSink& sink) {
     tell(histograms_told_, sink, [this](StatSink& to) { stats_histograms(to); });
   } else if (group == "gpu") {
     stats_device(sink);
+  } else if (group == "planner") {
+    stats_planner(sink);
   } else if (group == "hotkeys") {
     tell(hot_keys_told_[count], sink, [this, count](StatSink& to) { stats_hot_keys(count, to); });
   } else if (group == "bigkeys") {
@@ -298,6 +301,33 @@ void Telemetry::stats_histograms(StatSink& sink) const {
   };
   for (std::size_t c = 0; c < command_count; ++c) line("command", command_names[c], s.latency.ticks[c]);
   for (std::size_t t = 0; t < task_count; ++t) line("task", task_names[t], s.tasks[t]);
+}
+
+void Telemetry::stats_planner(StatSink& sink) const {
+  const auto stat = [&sink](std::string_view name, const auto& value) {
+    put(sink, fmt::format("planner:{}", name), value);
+  };
+  Steering* const steering = state_.engine.steering();
+  stat("chooses", steering != nullptr ? "yes" : "no");
+  if (steering == nullptr) return;
+  const SteeringStats s = steering->stats();
+  const auto tenths = [&stat](std::string_view name, double value) { stat(name, fmt::format("{:.1f}", value)); };
+  stat("plan", s.name_of(s.choice.even));
+  if (s.choice.odd != s.choice.even) stat("plan_of_other_half", s.name_of(s.choice.odd));
+  stat("level", upkeep_level_names[static_cast<std::size_t>(s.choice.level)]);
+  stat("reason", plan_reason_names[static_cast<std::size_t>(s.choice.reason)]);
+  tenths("set_percent", 100 * s.set_share);
+  tenths("cpu_ns", s.measured_ns[Steering::host_alone]);
+  tenths("cpu_beside_ns", s.measured_ns[Steering::host_beside]);
+  tenths("gpu_ns", s.measured_ns[Steering::device]);
+  stat("loads", s.counts.classes);
+  stat("probes", s.counts.probes);
+  tenths("probe_loss_ms", static_cast<double>(s.counts.probe_loss_ns) / 1e6);
+  stat("takeovers", s.counts.takeovers);
+  stat("reverts", s.counts.reverts);
+  stat("rests", s.counts.rests);
+  stat("returns", s.counts.returns);
+  stat("trials", s.counts.trials);
 }
 
 void Telemetry::stats_device(StatSink& sink) const {

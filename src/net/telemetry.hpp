@@ -40,7 +40,8 @@ struct ServerSnapshot {
   std::vector<std::uint32_t> worker_connections;
   TasksRan ran;  // since the start
   bool hot_keys_enabled = false;
-  std::vector<DeviceStats> devices;  // none: the host does everything
+  std::vector<DeviceStats> devices;      // none: the host does everything
+  std::optional<SteeringStats> planner;  // nothing: plans are constant
 };
 
 struct BigKey {
@@ -67,8 +68,8 @@ class Telemetry {
   // number of items. A result is reused so that walks take at most a fiftieth of the time.
   BigKeys big_keys(std::size_t count_max);
 
-  // group: "latency", "histograms", "gpu", "hotkeys" or "bigkeys", the latter two perhaps with a number behind. False:
-  // no such group.
+  // group: "latency", "histograms", "gpu", "planner", "hotkeys" or "bigkeys", the latter two perhaps with a number
+  // behind. False: no such group.
   bool stats(std::string_view group, StatSink& sink);
   void reset();
 
@@ -78,6 +79,7 @@ class Telemetry {
 
   void stats_latency(StatSink& sink) const;
   void stats_histograms(StatSink& sink) const;
+  void stats_planner(StatSink& sink) const;
   void stats_device(StatSink& sink) const;
   void stats_hot_keys(std::size_t count_max, StatSink& sink) const;
   void stats_big_keys(std::size_t count_max, StatSink& sink);

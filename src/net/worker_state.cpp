@@ -8,11 +8,13 @@ namespace {
 
 constexpr std::uint64_t arena_bytes = input_arena_bytes + lane_padding_bytes;
 
-std::unique_ptr<Runner> make_runner(Context& context, const Engine& engine, Planner& planner) {
+std::unique_ptr<Runner> make_runner(Context& context, Engine& engine, Planner& planner) {
   if (planner.uses_device()) {
     try {
-      return std::make_unique<Runner>(context, engine.schedulers(), device_batch_queries, arena_bytes,
-                                      Runner::Frames::yes);
+      auto runner = std::make_unique<Runner>(context, engine.schedulers(), device_batch_queries, arena_bytes,
+                                             Runner::Frames::yes);
+      if (engine.steering() != nullptr && planner.may_join()) planner.join(*engine.steering());
+      return runner;
     } catch (const DeviceError& error) {
       log().warn("a worker goes without the GPU: {}", error.what());
       planner.leave_devices();

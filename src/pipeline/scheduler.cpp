@@ -34,7 +34,6 @@ Scheduler::Scheduler(Device& device, DeviceSide& replica, const SchedulerOptions
       replica_(replica),
       options_(options),
       round_trip_(round_trip),
-      upkeep_(options.upkeep),
       start_pause_(start_again),
       cycle_us_(options.cycle.count()),
       queries_min_(round_trip != nullptr ? RoundTrip::never : options.queries_min),
@@ -111,7 +110,7 @@ void Scheduler::run() noexcept {
       sleeps_.store(true, std::memory_order_seq_cst);
       if (queue_.load(std::memory_order_seq_cst) == nullptr) wakeup_->wait_for(next_nap);
       sleeps_.store(false, std::memory_order_relaxed);
-      next_nap = std::min(2 * next_nap, nap_max);
+      next_nap = std::min(2 * next_nap, nap_most());
     }
   }
   while (!launches_.empty()) {
@@ -133,7 +132,7 @@ bool Scheduler::can_launch() const noexcept {
 // Lets the replica do its own work. True: there is more.
 bool Scheduler::follow() noexcept {
   state_ = replica_.step(upload_step_bytes);
-  if (options_.store_counts) judge_upkeep();
+  if (options_.steer) obey();
   go_with_others();
   if (state_ != ReplicaState::current) measure_after_ = {};
   watch_replica();
@@ -147,7 +146,7 @@ void Scheduler::go_with_others() noexcept {
     is_gone_ = false;
     gone.fetch_sub(1, std::memory_order_relaxed);
     current_since_ = Steady::now();
-  } else if (is_gone_ && state_ == ReplicaState::absent && !upkeep_.rests() && Steady::now() >= start_again_after_) {
+  } else if (is_gone_ && state_ == ReplicaState::absent && !rests_ && Steady::now() >= start_again_after_) {
     state_ = replica_.start();
     start_pause_ = std::min(2 * start_pause_, options_.start_again_max);
     start_again_after_ = Steady::now() + start_pause_;
@@ -171,27 +170,34 @@ void Scheduler::go_with_others() noexcept {
 }
 
 // A replica that rests without memory on the device is absent, like one for which the device had none.
-void Scheduler::judge_upkeep() noexcept {
-  const bool rests = upkeep_.rests();
-  if (rests) settle_rewrites();
-  if (!rests && state_ != ReplicaState::current) return upkeep_.forget();
+void Scheduler::obey() noexcept {
+  if (rests_) settle_rewrites();
   const TimePoint now = Steady::now();
-  if (!upkeep_.is_due(now)) return;
-  UpkeepCounts counts = options_.store_counts();
-  const ReplicaStats replica = replica_.stats();
-  counts.answers = counters_.queries.get();
-  counts.changes = replica.records + replica.rewrites;
-  counts.overflows = replica.overflows;
-  const bool is_kept_up = upkeep_.judge(counts, now);
-  if (is_kept_up && rests) {
+  if (now < steer_after_) return;
+  const bool is_at_rest = rests_ && (state_ == ReplicaState::resting || state_ == ReplicaState::absent);
+  const bool is_current = !rests_ && state_ == ReplicaState::current;
+  const Steered steered = options_.steer({.device_ns = counters_.device_ns.get(),
+                                          .overflows = replica_.stats().overflows,
+                                          .is_current = is_current,
+                                          .is_settled = is_current || is_at_rest},
+                                         now);
+  steer_every_ = steered.again_in;
+  steer_after_ = now + steer_every_;
+  if (steered.keeps_up && rests_) {
     wake_replica();
-  } else if (!is_kept_up && !rests) {
+  } else if (!steered.keeps_up && (is_current || (!rests_ && state_ == ReplicaState::uploading))) {
     let_rest();
   }
 }
 
+std::chrono::milliseconds Scheduler::nap_most() const noexcept {
+  if (!options_.steer) return nap_max;
+  return std::clamp(std::chrono::ceil<std::chrono::milliseconds>(steer_every_), nap, nap_max);
+}
+
 void Scheduler::let_rest() noexcept {
   counters_.rests.add();
+  rests_ = true;
   if (replica_.rest()) {
     state_ = ReplicaState::leaving;
   } else {
@@ -202,6 +208,7 @@ void Scheduler::let_rest() noexcept {
 }
 
 void Scheduler::wake_replica() noexcept {
+  rests_ = false;
   rest_stamp_.reset();
   // Before the log is on: a batch that does not see this began before, and the return waits for its end.
   if (options_.rewrites != nullptr) options_.rewrites->store(Rewrites::announced, std::memory_order_relaxed);

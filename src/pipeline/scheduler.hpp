@@ -24,12 +24,23 @@
 #include "observe/counters.hpp"
 #include "pipeline/flight.hpp"
 #include "pipeline/round_trip.hpp"
-#include "pipeline/upkeep.hpp"
 #include "pipeline/waiting.hpp"
 #include "placement/device_side.hpp"
 #include "placement/mirrored/rewrites.hpp"
 
 namespace tandem {
+
+// What SchedulerOptions::steer is told: totals since the start, and of the replica whether it is current, and whether
+// it is that or rests as it was told to.
+struct DeviceWork {
+  std::uint64_t device_ns = 0, overflows = 0;  // of launches; of the log
+  bool is_current = false, is_settled = false;
+};
+// Whether the replica is to be kept up, and when to ask again.
+struct Steered {
+  bool keeps_up = true;
+  std::chrono::microseconds again_in{0};
+};
 
 struct SchedulerOptions {
   // Minimum time between two launches; 0: a launch follows when the previous one is done, or at once.
@@ -50,10 +61,8 @@ struct SchedulerOptions {
   std::chrono::milliseconds start_again_max{60'000};
   // What the answers to frames depend on (frames.hpp), asked for at each launch; empty: no part asks for frames.
   std::function<FrameRules()> frame_rules = {};
-  // Whether the replica rests while too much is written (Upkeep), and by which counts: the store's reads and writes,
-  // asked for about once a window; empty: it never does. Of the only device.
-  std::function<UpkeepCounts()> store_counts = {};
-  UpkeepOptions upkeep{};
+  // Whether the replica rests; empty: it never does. Of the only device. Must not throw.
+  std::function<Steered(const DeviceWork&, std::chrono::steady_clock::time_point)> steer = {};
   // Shared::rewrites, and the domain of its readers; nullptr: it stays as it is.
   std::atomic<Rewrites>* rewrites = nullptr;
   EpochDomain* epochs = nullptr;
@@ -148,7 +157,8 @@ class Scheduler {
   void land() noexcept;
   bool follow() noexcept;
   void go_with_others() noexcept;
-  void judge_upkeep() noexcept;
+  void obey() noexcept;
+  std::chrono::milliseconds nap_most() const noexcept;
   void let_rest() noexcept;
   void wake_replica() noexcept;
   void settle_rewrites() noexcept;
@@ -169,11 +179,12 @@ class Scheduler {
   std::atomic<DevicePart*> queue_{nullptr};  // newest first
   std::vector<DevicePart*> ready_;
   ReplicaState state_ = ReplicaState::absent;
-  bool is_gone_ = false;           // it lost its replica by itself, and is counted in options_.gone
-  bool waits_for_others_ = false;  // it dropped its replica because another scheduler has none
-  Upkeep upkeep_;
+  bool is_gone_ = false;                     // it lost its replica by itself, and is counted in options_.gone
+  bool waits_for_others_ = false;            // it dropped its replica because another scheduler has none
+  bool rests_ = false;                       // as steer() said
   std::optional<std::uint64_t> rest_stamp_;  // of batches that may have answers of the replica, while it rests
-  TimePoint start_again_after_{}, current_since_{};
+  std::chrono::microseconds steer_every_{0};
+  TimePoint steer_after_{}, start_again_after_{}, current_since_{};
   std::chrono::milliseconds start_pause_;
   TimePoint ready_since_{}, last_launch_{}, last_work_{}, measure_after_{};
   DeviceMark replica_waits_for_ = 0;

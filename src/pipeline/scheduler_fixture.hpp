@@ -212,7 +212,7 @@ struct SchedulerRig {
  private:
   std::vector<std::unique_ptr<Part>> make_parts(const std::vector<Device*>& devices, SchedulerOptions options,
                                                 ReplicaOptions replicas) {
-    if (options.store_counts && replicas.images.bytes != 0) {
+    if (options.steer && replicas.images.bytes != 0) {
       options.rewrites = &shared.rewrites;
       options.epochs = &epochs;
     }

@@ -75,6 +75,10 @@ void DeviceCalls::answer_oldest(const Calls& calls) {
 template <class Calls>
 void DeviceCalls::run(const Calls& calls) {
   drop_flights();  // of a call that ended by an exception
+  // Of shorter ones the clock would cost too much.
+  constexpr std::size_t calls_timed_min = 64;
+  const bool is_timed = planner_.is_steered() && calls.size() >= calls_timed_min;
+  if (is_timed) planner_.begin(cycles_now());
   answered_ = submitted_ = 0;
   while (answered_ != calls.size()) {
     const std::size_t left = calls.size() - submitted_;
@@ -93,6 +97,7 @@ void DeviceCalls::run(const Calls& calls) {
     }
     answer_oldest(calls);
   }
+  if (is_timed) planner_.end(cycles_now(), Planner::work_of(context_.counters, 0), false);
 }
 
 void DeviceCalls::run(std::span<const Request> requests, ReplyVisitor visit, void* visitor) {

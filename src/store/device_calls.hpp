@@ -19,8 +19,8 @@ class DeviceCalls {
   static constexpr std::uint32_t batch_queries = 64 * strip_queries_max;
 
   // All outlive it. Throws DeviceError: there is no memory that a device can read.
-  DeviceCalls(Context& context, const Schedulers& schedulers, const Planner& planner, CallLane& lane)
-      : planner_(planner), lane_(lane), runner_(context, &schedulers, batch_queries) {}
+  DeviceCalls(Context& context, const Schedulers& schedulers, Planner& planner, CallLane& lane)
+      : context_(context), planner_(planner), lane_(lane), runner_(context, &schedulers, batch_queries) {}
 
   // As CallLane::run(), but throws std::bad_alloc where a device was lost. Each batch has the plan that the planner
   // gives it then.
@@ -36,7 +36,8 @@ class DeviceCalls {
   void answer_oldest(const Calls& calls);
   void drop_flights();
 
-  const Planner& planner_;
+  Context& context_;
+  Planner& planner_;
   CallLane& lane_;
   Runner runner_;
   std::size_t answered_ = 0, submitted_ = 0;  // of a call's requests

@@ -64,7 +64,10 @@ struct EngineOptions {
   bool index_on_device = false;
   std::uint32_t change_cycles = 2;
   SchedulerOptions scheduler{};
-  bool replicas_rest = false;            // one device's does, while too much is written (Upkeep)
+  // The plan beside one device, and whether its replica rests, follow the load (Controller), unless
+  // scheduler.queries_min is given.
+  bool follows_load = false;
+  ControllerOptions controller{};
   ReplicaImagesOptions device_values{};  // small items that are also kept in each device's memory
   // Receive messages about file and devices: from the constructor, and from a thread of the engine if the file cannot
   // be written. warn: of what is lost or not used.
@@ -167,6 +170,8 @@ class Engine {
   }
   // Sets the scheduling cycle of all devices, from the next launch on.
   void set_cycle(std::chrono::microseconds cycle) noexcept;
+  // What chooses plans for planners that join it; nullptr: they have constant ones.
+  Steering* steering() noexcept { return schedulers_ && steering_ ? &*steering_ : nullptr; }
   std::vector<DeviceStats> device_stats();  // one for each device in use
 
   Crawler& crawler() noexcept { return *crawler_; }
@@ -252,6 +257,7 @@ class Engine {
   TaskTotals gone_latencies_{};
   TasksRan gone_ran_{};
 
+  std::optional<Steering> steering_;
   // Behind all that their threads read.
   struct OnDevice;
   std::vector<std::unique_ptr<OnDevice>> on_devices_;  // in the order of the shards

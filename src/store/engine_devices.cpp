@@ -10,6 +10,8 @@ namespace tandem {
 // An unusable device is logged; the other devices cannot be used without it.
 void Engine::open_devices() {
   std::vector<Scheduler*> schedulers;
+  if (may_rest(options_))
+    steering_.emplace(has_copies(options_) ? UpkeepLevel::items : UpkeepLevel::index, options_.controller);
   for (const auto& device : options_.devices) {
     try {
       const auto shard = static_cast<std::uint32_t>(on_devices_.size());

@@ -36,8 +36,12 @@ class EngineImages : public testing::Test {
     o.huge_pages = false;
     o.devices = {make_sim_device({.memory_bytes = device_bytes})};
     o.device_values = {.bytes = values_bytes};
-    o.replicas_rest = rests_;
-    o.scheduler.upkeep = {.window = 10ms, .changes_per_second_min = 100, .pause = 20ms, .pause_max = 20ms};
+    o.follows_load = rests_;
+    o.controller = {.queries_min = 64,
+                    .leave_ns = 1000,
+                    .trial_pause_ns = 3'600'000'000'000,
+                    .trial_pause_max_ns = 3'600'000'000'000,
+                    .idle_ns = 20'000'000};
     engine_ = std::make_unique<Engine>(o);
     context_ = engine_->make_context();
     batches_ = std::make_unique<Runner>(*context_, engine_->schedulers(), batch_queries);
@@ -118,6 +122,7 @@ class EngineImages : public testing::Test {
     return soon([&] { return run(query).by_image; });
   }
   // Keys of a batch, distinct from those of other batches.
+  Planner::Work work() const { return Planner::work_of(context_->counters, 0); }
   static std::vector<std::string> keys_of_batch(int number) {
     std::vector<std::string> keys(batch_queries);
     for (std::uint32_t i = 0; i < batch_queries; ++i) keys[i] = std::to_string(number) + "." + std::to_string(i);
@@ -256,12 +261,16 @@ TEST_F(EngineImages, FollowASetInPlace) {
 TEST_F(EngineImages, RestWhileTooMuchIsWritten) {
   rests_ = true;
   ASSERT_NO_FATAL_FAILURE(open());
+  Planner planner(Preset::automatic, engine().schedulers(), engine().shared().placement);
+  planner.join(*engine().steering());
   const std::vector<std::string> keys = keys_of_batch(0);
   const std::atomic<Rewrites>& rewrites = engine().shared().rewrites;
   for (int round = 0; round < 3; ++round) {
     EXPECT_EQ(rewrites, Rewrites::announced);
     EXPECT_TRUE(soon([&] {
+      planner.begin(cycles_now());
       set_all(keys, "written");
+      planner.end(cycles_now(), work(), false);
       return rewrites == Rewrites::marked;
     }));
     EXPECT_FALSE(serves());

@@ -10,8 +10,10 @@
 
 namespace tandem {
 
-// Whether the only device's replica may rest (Upkeep).
-inline bool may_rest(const EngineOptions& o) { return o.replicas_rest && !o.index_on_device && o.devices.size() == 1; }
+// Whether the only device's replica may rest.
+inline bool may_rest(const EngineOptions& o) {
+  return o.follows_load && !o.index_on_device && o.devices.size() == 1 && o.scheduler.queries_min == 0;
+}
 
 // REQUIRES: a power of two of devices, or none.
 inline std::uint32_t shard_bits_of(const EngineOptions& o) {
@@ -64,9 +66,8 @@ struct Engine::OnDevice {
     options.processor = std::max(options.processor - static_cast<int>(shard), -1);
     if (engine.options_.index_on_device) options.wakeup = engine.placement_->overlay(shard)->wakeup();
     if (may_rest(engine.options_)) {
-      options.store_counts = [&engine] {
-        const StoreTotals totals = engine.counters();
-        return UpkeepCounts{.reads = totals.cmd_get, .writes = totals.total_items};
+      options.steer = [&engine](const DeviceWork& work, std::chrono::steady_clock::time_point now) {
+        return engine.steering_->steer(work, now);
       };
       if (engine.options_.device_values.bytes != 0) {
         options.rewrites = &engine.shared_->rewrites;

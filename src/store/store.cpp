@@ -68,7 +68,9 @@ const Options& checked_options(const Options& o) {
 std::unique_ptr<DeviceCalls> make_device_calls(Context& context, Engine& engine, Planner& planner, CallLane& lane) {
   if (!planner.uses_device() || !lane.takes_found()) return nullptr;
   try {
-    return std::make_unique<DeviceCalls>(context, *engine.schedulers(), planner, lane);
+    auto calls = std::make_unique<DeviceCalls>(context, *engine.schedulers(), planner, lane);
+    if (engine.steering() != nullptr && planner.may_join()) planner.join(*engine.steering());
+    return calls;
   } catch (const DeviceError&) {
     planner.leave_devices();
     return nullptr;
@@ -92,7 +94,7 @@ struct Store::Core {
                 .arrange = o.arrange,
                 .devices = devices_of(o),
                 .index_on_device = o.gpus != 0 && row_of(preset_of(o)).index_on_device(),
-                .replicas_rest = o.plan.empty() && row_of(preset_of(o)).offload == Offload::when_sooner,
+                .follows_load = o.plan.empty() && row_of(preset_of(o)).offload == Offload::when_sooner,
                 .device_values = {.bytes = row_of(preset_of(o)).value_bytes(o.gpu_value_bytes, o.memory_bytes)}}),
         planner(o.plan.empty() ? Planner(preset_of(o), engine.schedulers(), engine.shared().placement)
                                : Planner(Plan::parse(o.plan), engine.schedulers(), engine.shared().placement)) {}

@@ -135,6 +135,18 @@ def test_with_copies_of_items(tandem: Callable[..., Server]) -> None:
         assert families["tandem_gpu_value_hits"].samples[0].value >= int(told["gpu:values_hits"])
 
 
+def test_the_planner_says_what_it_chose(tandem: Callable[..., Server]) -> None:
+    port = free_port()
+    server = tandem("-o", f"gpu=sim,preset=1,metrics={HOST}:{port}")
+    wait_for(server, "serves", "yes")
+    told = stats(server, b"planner")
+    assert (told["planner:chooses"], told["planner:plan"]) == ("yes", "cpu"), "there was no load"
+    with urllib.request.urlopen(f"http://{HOST}:{port}/metrics", timeout=20) as reply:
+        families = {f.name: f for f in text_string_to_metric_families(reply.read().decode())}
+    assert families["tandem_planner_choice"].samples[0].labels["plan"] == "cpu"
+    assert stats(tandem("-o", ON_DEVICE), b"planner") == {"planner:chooses": "no"}
+
+
 def test_is_given_up_upon_a_signal(tandem: Callable[..., Server]) -> None:
     server = tandem("-o", ON_DEVICE)
     with Stream(server.connect()) as stream:

@@ -1,0 +1,95 @@
+#include "planner/steering.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/ticks.hpp"
+
+namespace tandem {
+namespace {
+
+// Between two decisions: with load, and without. While the replica rests they cost the only wake-ups of its thread.
+constexpr auto soon = std::chrono::milliseconds(1), resting = std::chrono::milliseconds(2),
+               idle = std::chrono::milliseconds(20), idle_after = std::chrono::milliseconds(100);
+
+}  // namespace
+
+void Steering::Totals::add(const PlanBoard& board) noexcept {
+  for (std::size_t o = 0; o < option_count; ++o) {
+    queries[o] += board.queries[o].get();
+    ticks[o] += board.ticks[o].get();
+  }
+  sets += board.sets.get();
+  bytes += board.bytes.get();
+}
+
+std::shared_ptr<PlanBoard> Steering::join() {
+  std::unique_lock lock(mutex_);
+  boards_seen_.reserve(boards_.size() + 1);
+  boards_.reserve(boards_.size() + 1);
+  boards_.push_back(std::make_unique<PlanBoard>());
+  boards_seen_.emplace_back();
+  PlanBoard& board = *boards_.back();
+  // Both halves get as many.
+  const auto odd = std::ranges::count_if(boards_, [](const auto& b) { return b->number % 2 == 1; });
+  board.number = 2 * odd + 1 < std::ssize(boards_) ? 1 : 0;
+  lock.unlock();
+  return {&board, [this](PlanBoard* b) { leave(b); }};  // without memory it calls that, and throws
+}
+
+void Steering::leave(PlanBoard* board) noexcept {
+  const std::lock_guard lock(mutex_);
+  gone_.add(*board);
+  const auto at = std::ranges::find_if(boards_, [&](const auto& b) { return b.get() == board; });
+  boards_seen_.erase(boards_seen_.begin() + (at - boards_.begin()));
+  boards_.erase(at);
+}
+
+PlannerSeen Steering::since_last(const DeviceWork& work, std::chrono::steady_clock::time_point time) noexcept {
+  constexpr auto report_within = std::chrono::milliseconds(20);  // of a worker with load: batches take milliseconds
+  Totals now = gone_;
+  PlannerSeen seen{.workers = 0};
+  for (std::size_t i = 0; i < boards_.size(); ++i) {
+    now.add(*boards_[i]);
+    std::uint64_t queries = 0;
+    for (const Counter& c : boards_[i]->queries) queries += c.get();
+    if (std::exchange(boards_seen_[i].queries, queries) != queries) boards_seen_[i].at = time;
+    seen.workers += time - boards_seen_[i].at < report_within ? 1u : 0u;
+  }
+  const double tick_ns = ns_per_tick();
+  for (std::size_t o = 0; o < option_count; ++o) {
+    seen.use[o].queries = now.queries[o] - before_.queries[o];
+    seen.use[o].worker_ns = static_cast<std::uint64_t>(static_cast<double>(now.ticks[o] - before_.ticks[o]) * tick_ns);
+    seen.queries += seen.use[o].queries;
+  }
+  seen.use[device].device_ns = work.device_ns - work_before_.device_ns;
+  seen.sets = now.sets - before_.sets;
+  seen.bytes = now.bytes - before_.bytes;
+  seen.overflows = work.overflows - work_before_.overflows;
+  before_ = now;
+  work_before_ = work;
+  return seen;
+}
+
+Steered Steering::steer(const DeviceWork& work, std::chrono::steady_clock::time_point now) noexcept {
+  const std::lock_guard lock(mutex_);
+  PlannerSeen seen = since_last(work, now);
+  seen.now_ns =
+      static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now.time_since_epoch()).count());
+  seen.level = work.is_current ? options_[device].level : UpkeepLevel::none;
+  seen.has_device = work.is_settled;
+  if (seen.queries != 0) loaded_at_ = now;
+  choice_ = controller_.decide(seen);
+  published_.store(std::uint32_t{choice_.even} | std::uint32_t{choice_.odd} << 8, std::memory_order_relaxed);
+  const bool keeps_up = choice_.level != UpkeepLevel::none;
+  return {.keeps_up = keeps_up, .again_in = now - loaded_at_ > idle_after ? idle : keeps_up ? soon : resting};
+}
+
+SteeringStats Steering::stats() const {
+  const std::lock_guard lock(mutex_);
+  SteeringStats s{.choice = choice_, .counts = controller_.counts(), .set_share = controller_.set_share()};
+  for (std::size_t o = 0; o < option_count; ++o) s.measured_ns[o] = controller_.measured_ns(o);
+  return s;
+}
+
+}  // namespace tandem

@@ -1,0 +1,80 @@
+// The controller beside the threads whose plans it chooses: sums what these report, and publishes the choice.
+//
+// Thread safety: any thread; steer() one thread at a time, a scheduler's.
+#pragma once
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "observe/counters.hpp"
+#include "pipeline/scheduler.hpp"
+#include "planner/controller.hpp"
+
+namespace tandem {
+
+// What one thread has done: written by it alone.
+struct alignas(64) PlanBoard {
+  std::array<Counter, plan_options_max> queries, ticks;
+  Counter sets, bytes;
+  unsigned number = 0;
+};
+
+struct SteeringStats {
+  PlanChoice choice;
+  ControllerCounts counts;
+  std::array<double, plan_options_max> measured_ns{};  // with the present load; 0: not measured
+  double set_share = 0;
+  static std::string_view name_of(std::uint8_t option) noexcept { return option == 2 ? "gpu" : "cpu"; }
+};
+
+class Steering {
+ public:
+  enum : std::uint8_t { host_alone, host_beside, device, option_count };
+
+  // level: with which a device is of use. Throws std::bad_alloc.
+  explicit Steering(UpkeepLevel level, const ControllerOptions& rules = {})
+      : options_{{{"cpu", UpkeepLevel::none, false}, {"cpu", level, false}, {"gpu", level, true}}},
+        controller_(options_, rules) {}
+
+  // For a thread that reports; it leaves with the last reference, before this ends. Throws std::bad_alloc.
+  std::shared_ptr<PlanBoard> join();
+  // The option of the thread with this number.
+  std::uint8_t option_of(unsigned number) const noexcept {
+    const std::uint32_t published = published_.load(std::memory_order_relaxed);
+    return static_cast<std::uint8_t>(number % 2 == 0 ? published : published >> 8);
+  }
+
+  // Decides by what was done since the last call. Called about as often as the result says.
+  Steered steer(const DeviceWork& work, std::chrono::steady_clock::time_point now) noexcept;
+  SteeringStats stats() const;
+
+ private:
+  struct Totals {
+    std::array<std::uint64_t, plan_options_max> queries{}, ticks{};
+    std::uint64_t sets = 0, bytes = 0;
+    void add(const PlanBoard& board) noexcept;
+  };
+  void leave(PlanBoard* board) noexcept;
+  PlannerSeen since_last(const DeviceWork& work, std::chrono::steady_clock::time_point time) noexcept;
+
+  const std::array<PlanOption, option_count> options_;
+  std::atomic<std::uint32_t> published_{host_alone | host_alone << 8};  // of even numbers; of odd ones << 8
+  mutable std::mutex mutex_;                                            // guards the rest
+  Controller controller_;
+  PlanChoice choice_;
+  std::vector<std::unique_ptr<PlanBoard>> boards_;
+  struct Seen {
+    std::uint64_t queries = 0;
+    std::chrono::steady_clock::time_point at{};  // when there were some
+  };
+  std::vector<Seen> boards_seen_;  // of each board
+  Totals gone_, before_;
+  DeviceWork work_before_{};
+  std::chrono::steady_clock::time_point loaded_at_{};
+};
+
+}  // namespace tandem
