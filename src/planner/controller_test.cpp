@@ -178,6 +178,31 @@ TEST(Controller, DoesNotFlap) {
   }
 }
 
+// A rival that is a tenth slower is looked at, the more rarely the more often it lost.
+TEST(Controller, ProbesBecomeRarerAndCostLittle) {
+  const WorldLoad load{.worker_ns = {63, 63, 44, 40}, .device_ns = {0, 0, 0.5, 0.5}};
+  PlannerWorld world(2, {});
+  for (unsigned t = 0; t < 20'000; ++t) world.tick(load);
+  const ControllerCounts& counts = world.controller().counts();
+  EXPECT_GE(counts.probes, 5u);
+  EXPECT_LE(counts.probes, 14u);
+  EXPECT_LT(static_cast<double>(counts.probe_loss_ns), 0.01 * 16 * 20e9);
+}
+
+TEST(Controller, GivesUpSoonWhatHasBecomeMuchWorse) {
+  WorldLoad load = measured_loads()[0];
+  PlannerWorld world(6, {});
+  for (unsigned t = 0; t < 300; ++t) world.tick(load);
+  ASSERT_EQ(world.choice().even, 3);
+  load.worker_ns[3] *= 10;
+  unsigned ticks = 0;
+  while ((world.choice().even == 3 || world.choice().odd == 3) && ticks < 100) {
+    world.tick(load);
+    ++ticks;
+  }
+  EXPECT_LE(ticks, 12u);
+}
+
 // Ticks until a load that comes for the first time is done as fast as its level allows, for good.
 unsigned ticks_until_best(PlannerWorld& world, const WorldLoad& load) {
   unsigned last = 0;
