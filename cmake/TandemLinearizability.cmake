@@ -9,7 +9,7 @@ set_target_properties(linearizability_recorder PROPERTIES RUNTIME_OUTPUT_DIRECTO
 
 # The layers that have planted bugs, compiled with them: which one bites is said at run time (canary.hpp). All of their
 # objects are linked, so that nothing is taken from their libraries.
-foreach(layer heap index placement task pipeline lane)
+foreach(layer heap index placement task lane)
   get_target_property(sources tandem_${layer} SOURCES)
   get_target_property(below tandem_${layer} LINK_LIBRARIES)
   add_library(canary_${layer} OBJECT EXCLUDE_FROM_ALL ${sources})
@@ -20,8 +20,8 @@ foreach(layer heap index placement task pipeline lane)
 endforeach()
 
 add_executable(canary_recorder EXCLUDE_FROM_ALL $<TARGET_OBJECTS:recorder>)
-target_link_libraries(canary_recorder PRIVATE canary_heap canary_index canary_placement canary_task canary_pipeline tandem_store)
+target_link_libraries(canary_recorder PRIVATE canary_heap canary_index canary_placement canary_task canary_lane tandem_store)
 add_executable(canary_tandem EXCLUDE_FROM_ALL src/cli/main.cpp)
-target_link_libraries(canary_tandem PRIVATE canary_heap canary_index canary_placement canary_task canary_pipeline canary_lane tandem_cli)
+target_link_libraries(canary_tandem PRIVATE canary_heap canary_index canary_placement canary_task canary_lane tandem_cli)
 set_target_properties(canary_recorder canary_tandem PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/canary)
 add_custom_target(tandem_canaries DEPENDS canary_recorder canary_tandem)

@@ -18,4 +18,4 @@ function(tandem_schedules name)
 endfunction()
 tandem_schedules(schedules)
 # With the planted bugs, of which none bites unless it is told to.
-tandem_schedules(canary_schedules canary_heap canary_index canary_placement canary_task canary_pipeline)
+tandem_schedules(canary_schedules canary_heap canary_index canary_placement canary_task canary_lane)

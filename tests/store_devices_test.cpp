@@ -52,7 +52,7 @@ std::vector<Case> cases() {
   add("Mirrored", "mirrored", Placement::mirrored, false);
   add("Values", "mirrored", Placement::mirrored_values, true);
   add("OnDevice", "mega-kv", Placement::on_device, false);
-  all.push_back({"Front", 1, "mirrored", plan_search_read.split(3).text(), true, true});
+  all.push_back({"Front", 1, "mirrored", plan_search.split(3).text(), true, true});
   all.push_back({"Host", 0, "auto", plan_cpu.text(), false, false});
   return all;
 }
@@ -132,7 +132,7 @@ TEST(StoreDevicesOptions, AreRefusedInWords) {
   o.gpus = 1;
   o.gpu = "sim";
   EXPECT_EQ(refusal(o), "");
-  o.plan = plan_search_read.text();
+  o.plan = plan_frames.text();
   EXPECT_NE(refusal(o).find("no copies of the items"), std::string::npos);
   o.plan = "CPU[RV";
   EXPECT_EQ(refusal(o).rfind("plan", 0), 0u);

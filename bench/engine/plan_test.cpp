@@ -59,7 +59,7 @@ EngineSettings quick_plans(const std::vector<std::string>& plans) {
 
 // Every reply is compared by the run itself.
 TEST(BenchPlans, TakeTurnsAndAreComparedWithTheBestConstantOne) {
-  const std::vector<std::string> plans = {"cpu:2x64",     "mirrored:1x64", "located:1x256", "mirrored-values:1x64",
+  const std::vector<std::string> plans = {"cpu:2x64",     "mirrored:1x64", "located:1x256",
                                           "frames:1x512", "mega-kv:1x64",  "auto:1"};
   EngineSettings settings = quick_plans(plans);
   settings.workloads = {"K8-G95-U", "K128-G50-S"};

@@ -5,8 +5,9 @@
 #include <stdexcept>
 #include <utility>
 
+#include "codec/binary.hpp"
+#include "codec/udp.hpp"
 #include "net/limits.hpp"
-#include "task/write_response.hpp"
 
 namespace tandem::bench {
 namespace {
@@ -30,18 +31,17 @@ WireDriver::WireDriver(Engine& engine, const EnginePlan& plan, WireProtocol prot
     : engine_(engine),
       context_(engine.make_context()),
       runner_(make_runner(engine, plan, *context_, batch_queries, batch_bytes)),
-      parser_(options_, engine.shared().clock),
       lane_(*context_, options_),
       received_(runner_->count()),
       segments_(runner_->count()),
-      owners_(runner_->count()),
+      inputs_in_flight_(runner_->count()),
       plan_(plan.plan),
       is_binary_(protocol == WireProtocol::binary),
       in_datagrams_(protocol == WireProtocol::udp || protocol == WireProtocol::raw),
       is_raw_(protocol == WireProtocol::raw),
-      sink_(sink),
-      reply_context_{engine.shared().heap, engine.shared().clock, options_, output_} {
+      sink_(sink) {
   options_.item_bytes_max = engine.options().item_bytes_max;
+  lane_.set_owner(this);
   if (!plan.is_chosen) return;
   planner_.emplace(Preset::automatic, engine.schedulers(), engine.shared().placement);
   if (engine.steering() != nullptr) planner_->join(*engine.steering());
@@ -93,30 +93,22 @@ void WireDriver::run_planned(const Tape::Slice& batch, std::uint64_t received_ti
     sampled_ = false;
     return;
   }
-  if (plan_ == plan_cpu || begins_with_input(plan_)) {
-    // A connection that waits for a device has those replies first, also where the device ceases to serve.
-    while (runner_->in_flight() != 0) answer_oldest();
-    const Answered earlier = std::exchange(answered_, {});
-    run_lane(filling, segments);
-    if (segments.empty()) {
-      hand_over();
-      record_latency(received_ticks, answered_.queries);
-    }
-    answered_.queries += earlier.queries;
-    answered_.reply_bytes += earlier.reply_bytes;
-  }
-  if (segments.empty()) {
+  LaneInput& input = inputs_in_flight_[runner_->next()];
+  place(filling, segments, input);
+  segments.clear();
+  if (begin_keys(filling, input)) {
+    while (!runner_->can_fill()) answer_oldest();
     sampled_ = false;
     return;
   }
-  parse(filling, segments, owners_[runner_->next()]);
-  segments.clear();
-  if (TD_UNLIKELY(sampled_)) {
-    for (const Task task : {Task::receive, Task::send})
-      context_->tasks.queries[static_cast<std::size_t>(task)].add(filling.size());
-  }
-  runner_->submit(plan_);
-  while (!runner_->can_fill()) answer_oldest();
+  // A connection that waits for a device has those replies first, also where the device ceases to serve.
+  while (runner_->in_flight() != 0) answer_oldest();
+  const Answered earlier = std::exchange(answered_, {});
+  run_lane(input, nullptr);
+  hand_over();
+  record_latency(received_ticks, answered_.queries);
+  answered_.queries += earlier.queries;
+  answered_.reply_bytes += earlier.reply_bytes;
   sampled_ = false;
 }
 
@@ -168,57 +160,114 @@ bool WireDriver::begin_frames(const Segments& segments) {
 
 // As each connection of a server has its own.
 Parser& WireDriver::lane_parser(std::size_t number) {
-  while (lane_parsers_.size() <= number) lane_parsers_.emplace_back(options_, engine_.shared().clock);
+  while (lane_parsers_.size() <= number) {
+    lane_parsers_.emplace_back(options_, engine_.shared().clock);
+    lane_parsers_.back().begin(is_binary_ ? static_cast<char>(codec::binary::request_magic) : 'g');
+  }
   return lane_parsers_[number];
 }
 
-// Answers what the lane takes, and leaves the rest in `segments`.
-void WireDriver::run_lane(const Batch& batch, Segments& segments) {
-  if (in_datagrams_) return;
-  lane_.set_answers(runner_->runs(), runner_->located());
-  if (!lane_.may_run()) return;
-  const char* const input = batch.input().begin();
-  lane_segments_.clear();
-  lane_clients_.clear();
+void WireDriver::place(const Batch& batch, const Segments& segments, LaneInput& input) {
+  input.segments.clear();
+  input.clients.clear();
   for (const Segment& s : segments) {
-    TD_ASSERT(batch.input().has_behind(input + s.end, lane_padding_bytes));
-    lane_segments_.push_back({.begin = input + s.begin,
-                              .end = input + s.end,
-                              .parser = &lane_parser(lane_segments_.size()),
+    const std::string_view requests = requests_of(batch, s);
+    input.segments.push_back({.begin = requests.data(),
+                              .end = requests.data() + requests.size(),
+                              .parser = &lane_parser(input.segments.size()),
                               .binary = is_binary_,
-                              .rest = input + s.begin});
-    lane_clients_.push_back(s.client);
+                              .rest = requests.data(),
+                              .frame = in_datagrams_ ? requests.data() - udp_frame_bytes : nullptr});
+    input.clients.push_back(s.client);
   }
-  for (std::size_t i = 0; i < lane_segments_.size();) {
-    const std::span<LaneSegment> left = std::span(lane_segments_).subspan(i);
-    lane_.set_answers(runner_->runs(), runner_->located());
+}
+
+// What devices do not begin with they may search for.
+bool WireDriver::begin_keys(Batch& batch, LaneInput& input) {
+  if (!runner_->can_begin(plan_)) return false;
+  if (begins_with_input(plan_) && plan_ != plan_located_index) return false;  // the host searches as fast
+  lane_.collect(input.segments, batch);
+  if (batch.size() == 0) return false;
+  runner_->submit(plan_);
+  return true;
+}
+
+void WireDriver::take_replies(const LaneSegment& s, std::uint32_t client) {
+  answered_.queries += s.queries + s.rows;
+  if (!s.has_replies()) return;
+  if (TD_UNLIKELY(is_raw_)) return send_frame(s, client);
+  output_replies_.push_back({client, {&output_, s.output_begin, s.output_end, s.externals_begin, s.externals_end}});
+}
+
+// As a packet ring has it: the headers of a frame before each reply.
+void WireDriver::send_frame(const LaneSegment& s, std::uint32_t client) {
+  const net::OutputRange message{&output_, s.output_begin, s.output_end, s.externals_begin, s.externals_end};
+  const char* const headers = s.frame - ethernet::header_bytes;
+  frame_.assign(headers, headers + ethernet::header_bytes);
+  message.for_each(
+      [&](const char* bytes, std::size_t count, Location) { frame_.insert(frame_.end(), bytes, bytes + count); });
+  const auto payload_bytes = static_cast<std::uint32_t>(frame_.size() - ethernet::header_bytes);
+  ethernet::write_reply_headers(headers, payload_bytes, frame_.data());
+  ethernet::write_udp_sum(frame_.data(), payload_bytes);
+  send(client, frame_.data(), frame_.size());
+}
+
+// found: the keys that devices have searched for; nullptr: they have the answers to the text, or nothing.
+void WireDriver::run_lane(LaneInput& input, const Batch* found) {
+  const std::span<LaneSegment> all(input.segments);
+  for (std::size_t i = 0; i < all.size();) {
+    const std::span<LaneSegment> left = all.subspan(i);
+    found != nullptr ? lane_.set_found(found) : lane_.set_answers(runner_->runs(), runner_->located());
+    if (TD_UNLIKELY(!lane_.may_run())) break;
     const std::size_t done = lane_.run(left, output_, net::output_flush_bytes, sampled_);
     bool any = done != 0;
     for (std::size_t k = 0; k < left.size(); ++k) {
-      const LaneSegment& s = left[k];
-      any = any || s.rest != s.begin;
-      answered_.queries += s.queries + s.rows;
-      if (s.has_replies()) {
-        output_replies_.push_back(
-            {lane_clients_[i + k], {&output_, s.output_begin, s.output_end, s.externals_begin, s.externals_end}});
-      }
+      any = any || left[k].rest != left[k].begin;
+      take_replies(left[k], input.clients[i + k]);
     }
+    if (TD_UNLIKELY(probe_ != nullptr)) probe_->ended(Task::write_response);
     hand_over();
-    if (!any) break;
     i += done;
     for (LaneSegment& s : left.subspan(done)) s.resume();
+    if (!any) break;
+  }
+  lane_.set_answers(nullptr, nullptr);
+  if (TD_LIKELY(!keeps_)) runner_->end_answers();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (TD_UNLIKELY(all[i].rest != all[i].end)) finish(all[i], input.clients[i]);
   }
   if (TD_UNLIKELY(sampled_)) {
     for (const Task task : {Task::receive, Task::send})
       context_->tasks.queries[static_cast<std::size_t>(task)].add(answered_.queries);
   }
-  segments.clear();
-  for (std::size_t i = 0; i < lane_segments_.size(); ++i) {
-    const LaneSegment& s = lane_segments_[i];
-    if (s.rest == s.end) continue;
-    segments.push_back(
-        {static_cast<std::uint32_t>(s.rest - input), static_cast<std::uint32_t>(s.end - input), lane_clients_[i]});
+}
+
+// What the lane has left of the segment: a command alone, and the lane behind it, in turn.
+void WireDriver::finish(LaneSegment& s, std::uint32_t client) {
+  const std::span<LaneSegment> one(&s, 1);
+  for (bool alone = !engine_.shared().placement.wants_search(); s.rest != s.end;) {
+    s.resume();
+    if (alone) {
+      execute_alone(s);
+      alone = false;
+    } else {
+      const bool is_asked = lane_.ask(one);
+      if (lane_.may_run()) lane_.run(one, output_, net::output_flush_bytes, sampled_);
+      if (is_asked) lane_.end_asking();
+      alone = s.stopped || s.rest == s.begin;
+    }
+    take_replies(s, client);
+    hand_over();
   }
+}
+
+void WireDriver::execute_alone(LaneSegment& s) {
+  s.forget_replies(output_);
+  if (s.frame != nullptr) output_.append(s.frame, udp_frame_bytes);
+  const ParseStop stop = lane_.take(s);
+  if (TD_UNLIKELY((stop != ParseStop::need_more && stop != ParseStop::batch_full) || !lane_.has_taken()))
+    throw std::runtime_error("the parser refused a request of the benchmark");
+  lane_.execute_taken(s, output_);
 }
 
 WireDriver::Answered WireDriver::answer_done() {
@@ -255,13 +304,13 @@ void WireDriver::answer_oldest() {
   const std::uint64_t queries_before = answered_.queries;
   Segments& segments = segments_[runner_->oldest()];
   if (segments.empty()) {
-    owner_ = owners_[runner_->oldest()].data();
-    runner_->answer_oldest(*this);
+    LaneInput& input = inputs_in_flight_[runner_->oldest()];
+    run_lane(input, &runner_->begin_answer());
   } else {
     answer_frames(runner_->begin_answer(), segments);
-    runner_->end_answer();
   }
-  if (TD_UNLIKELY(probe_ != nullptr)) probe_->ended(Task::key_compare);
+  runner_->end_answer();
+  if (TD_UNLIKELY(probe_ != nullptr)) probe_->ended(Task::write_response);
   hand_over();
   record_latency(received, answered_.queries - queries_before);
   TD_ASSERT(answered_.queries != queries_before);
@@ -283,19 +332,17 @@ void WireDriver::answer_frames(Batch& batch, Segments& segments) {
     } else if (TD_LIKELY(!keeps_)) {
       taken_[left++] = s;
     } else {  // replies are compared in the order of requests
-      Segments one{s};
-      answer_streams(batch, one);
+      answer(batch, {s});
     }
   }
   taken_.resize(left);
-  if (TD_LIKELY(!keeps_)) answer_streams(batch, taken_);
+  if (TD_LIKELY(!keeps_)) answer(batch, taken_);
 }
 
-// What the lane leaves, too.
-void WireDriver::answer_streams(Batch& batch, Segments& streams) {
-  run_lane(batch, streams);
-  if (TD_LIKELY(!keeps_)) runner_->end_answers();
-  finish(batch, streams);
+// By the lane, with the device's answers.
+void WireDriver::answer(Batch& batch, const Segments& segments) {
+  place(batch, segments, input_);
+  run_lane(input_, nullptr);
 }
 
 // An answer of a device is for one datagram, or for neighbouring raw frames.
@@ -311,19 +358,9 @@ void WireDriver::answer_datagrams(Batch& batch, const Segments& datagrams) {
       continue;
     }
     left.push_back(first);
-    if (TD_UNLIKELY(keeps_)) finish(batch, std::exchange(left, {}));
+    if (TD_UNLIKELY(keeps_)) answer(batch, std::exchange(left, {}));
   }
-  finish(batch, left);
-}
-
-// The host's answers to what neither a device nor the lane has answered.
-void WireDriver::finish(Batch& batch, const Segments& segments) {
-  if (segments.empty()) return;
-  parse(batch, segments, host_owners_);
-  owner_ = host_owners_.data();
-  runner_->run(batch, *this);
-  hand_over();
-  batch.clear();
+  answer(batch, left);
 }
 
 // What the segment's headers are before. Those of raw frames are verified.
@@ -338,99 +375,6 @@ std::string_view WireDriver::requests_of(const Batch& batch, Segment segment) co
       throw std::runtime_error("a frame of the benchmark has a fault");
   }
   return all.substr(udp_frame_bytes);
-}
-
-// PP of all of it.
-void WireDriver::parse(Batch& batch, const Segments& segments, Owners& owners) {
-  owners.clear();
-  for (const Segment& s : segments) {
-    const std::string_view requests = requests_of(batch, s);
-    const char *const begin = requests.data(), *const end = begin + requests.size();
-    const auto [stop, consumed] = runner_->parse(batch, {parser_, begin, end, 0}, sampled_);
-    if (TD_UNLIKELY(stop != ParseStop::need_more && stop != ParseStop::batch_full))
-      throw std::runtime_error("the parser refused a request of the benchmark");
-    if (TD_UNLIKELY(consumed != static_cast<std::size_t>(end - begin)))
-      throw std::runtime_error("the parser left a part of the benchmark's requests");
-    owners.push_back({batch.size(), s.client});
-  }
-  if (TD_UNLIKELY(probe_ != nullptr)) probe_->ended(Task::parse);
-}
-
-// Like a worker: much output is handed over before the batch ends, and then the epoch ends, too.
-bool WireDriver::write(Batch& batch, Strip strip) {
-  if (TD_UNLIKELY(probe_ != nullptr)) probe_->ended(Task::key_compare);
-  answered_.queries += strip.size();
-  for (Strip part = strip; part.begin != strip.end; part.begin = part.end) {
-    while (owner_->end <= part.begin) ++owner_;
-    part.end = std::min(strip.end, owner_->end);
-    write_part(batch, part);
-    add_replies(owner_->client);
-  }
-  if (TD_UNLIKELY(probe_ != nullptr)) probe_->ended(Task::write_response);
-  if (TD_LIKELY(output_.size() + output_.pinned_bytes() < net::output_flush_bytes)) return true;
-  hand_over();
-  return false;
-}
-
-// Of one client.
-void WireDriver::write_part(const Batch& batch, Strip strip) {
-  std::uint32_t lengths = 0;
-  for (std::uint32_t i = strip.begin; i < strip.end; ++i) lengths |= batch.result(i).value_bytes;
-  if (TD_UNLIKELY(in_datagrams_)) {
-    write_datagrams(batch, strip);
-  } else if (TD_UNLIKELY(lengths > copied_value_bytes_max)) {
-    write_with_pins(batch, strip);
-  } else {
-    task::write_response(batch, strip, reply_context_);
-  }
-}
-
-// The header of each reply is that of its request, which is the only one of its datagram; before it, of a raw frame,
-// the headers of a frame.
-void WireDriver::write_datagrams(const Batch& batch, Strip strip) {
-  const std::uint32_t frame_bytes = is_raw_ ? ethernet::header_bytes : 0;
-  for (std::uint32_t i = strip.begin; i < strip.end; ++i) {
-    const std::size_t begin = output_.size();
-    const char* const header = batch.query(i).wire - udp_frame_bytes;
-    output_.append(header - frame_bytes, frame_bytes);
-    output_.append(header, udp_frame_bytes);
-    task::write_response(batch, {i, i + 1}, reply_context_);
-    if (!is_raw_) continue;
-    const auto payload_bytes = static_cast<std::uint32_t>(output_.size() - begin - frame_bytes);
-    char* const frame = output_.reserve(0) - (output_.size() - begin);
-    ethernet::write_reply_headers(header - frame_bytes, payload_bytes, frame);
-    ethernet::write_udp_sum(frame, payload_bytes);
-  }
-}
-
-void WireDriver::write_with_pins(const Batch& batch, Strip strip) {
-  for (std::uint32_t i = strip.begin; i < strip.end; ++i) {
-    task::write_response(batch, {i, i + 1}, reply_context_);
-    if (output_.pinned_bytes() < net::output_flush_bytes) continue;
-    add_replies(owner_->client);
-    hand_over();
-  }
-}
-
-// Workloads have no such requests.
-void WireDriver::control(Batch& /*batch*/, std::uint32_t /*i*/) {
-  throw std::logic_error("the benchmark has no control queries");
-}
-
-// What was written since the last call is this client's.
-void WireDriver::add_replies(std::uint32_t client) {
-  const std::size_t end = output_.size(), externals_end = output_.externals().size();
-  if (TD_LIKELY(!output_replies_.empty())) {
-    auto& [last_client, last] = output_replies_.back();
-    if (last_client == client) {
-      last.end = end;
-      last.externals_end = externals_end;
-    } else if (last.end != end || last.externals_end != externals_end) {
-      output_replies_.push_back({client, {&output_, last.end, end, last.externals_end, externals_end}});
-    }
-  } else if (!output_.empty()) {
-    output_replies_.push_back({client, {&output_, 0, end, 0, externals_end}});
-  }
 }
 
 void WireDriver::send(std::uint32_t client, const char* bytes, std::size_t count) {

@@ -1,12 +1,9 @@
-// A server's worker with memory in place of sockets: the same parsers, pipeline and reply writers, in the same order
-// (net/worker.hpp), for one client that sends a batch at a time.
+// A server's worker with memory in place of sockets: the same lane, in the same order (net/lane_stage.hpp), for clients
+// of which each sends a part of a batch.
 //
 //   RV  the requests are copied from the tape into the input arena, as recv() copies them from the socket; raw frames
-//   one
-//       behind the other, as a packet ring has them
-//   PP  Parser
-//   or, without a device: PP MM IN KC RD WR in one, the fast lane, as far as it goes
-//   MM to WR  the plan, with task::write_response() into the output
+//       one behind the other, as a packet ring has them
+//   PP to WR  the lane, with what a device has answered, located or found; what it leaves alone
 //   With dispatch (dispatch.hpp), each batch is divided among the threads, and the lane answers the parcels.
 //   SD  each client's replies go to the sink (sink.hpp): pinned values released, the buffer free for the next ones
 #pragma once
@@ -23,19 +20,16 @@
 #include "bench/engine/tape.hpp"
 #include "bench/engine/timeline.hpp"
 #include "codec/protocol.hpp"
-#include "codec/reply_writer.hpp"
 #include "lane/lane.hpp"
 #include "net/output_range.hpp"
 #include "observe/histogram.hpp"
 #include "pipeline/runner.hpp"
 #include "planner/planner.hpp"
 #include "store/engine.hpp"
-#include "task/response_writer.hpp"
 
 namespace tandem::bench {
 
-// Receives the end of tasks, for counters that cannot be read inside the pipeline: RV, PP, WR, SD, and KC for all tasks
-// between them.
+// Receives the end of tasks, for counters that cannot be read inside the lane: RV, SD, and WR for all between them.
 class TaskProbe {
  public:
   TaskProbe() = default;
@@ -46,12 +40,12 @@ class TaskProbe {
 };
 
 // Thread safety: one thread at a time.
-class WireDriver final : private ResponseWriter {
+class WireDriver final : private LaneOwner {
  public:
   // Runs batches of up to `batch_queries` requests in up to `batch_bytes` bytes.
   WireDriver(Engine& engine, const EnginePlan& plan, WireProtocol protocol, std::uint32_t batch_queries,
              std::uint64_t batch_bytes, SinkKind sink = SinkKind::copy);
-  ~WireDriver() override = default;
+  ~WireDriver() = default;
 
   // From now on the batches are divided among the group's threads. REQUIRES: the text protocol, plan cpu, and a batch
   // of the group's has as many bytes as this driver's.
@@ -94,18 +88,19 @@ class WireDriver final : private ResponseWriter {
 
  private:
   void report(std::uint64_t request_bytes) noexcept;
-  bool write(Batch& batch, Strip strip) override;
-  void control(Batch& batch, std::uint32_t i) override;
+  // Each datagram has one command.
+  bool before_row(LaneSegment& /*segment*/, bool /*begins*/) override { return true; }
+  void answered(const LaneSegment& /*segment*/, const Query& /*query*/, const Result& /*result*/) override {}
   // One connection's requests, a datagram or a raw frame, from the input's beginning.
   struct Segment {
     std::uint32_t begin, end, client;
   };
   using Segments = std::vector<Segment>;
-  // Queries of a batch, up to this one, and their client.
-  struct Owner {
-    std::uint32_t end, client;
+  // The same for the lane.
+  struct LaneInput {
+    std::vector<LaneSegment> segments;
+    std::vector<std::uint32_t> clients;  // of each
   };
-  using Owners = std::vector<Owner>;
   // A client's replies in the output.
   struct Replies {
     std::uint32_t client;
@@ -116,43 +111,39 @@ class WireDriver final : private ResponseWriter {
   std::string_view requests_of(const Batch& batch, Segment segment) const;
   bool begin_frames(const Segments& segments);
   Parser& lane_parser(std::size_t number);
-  void run_lane(const Batch& batch, Segments& segments);
-  void parse(Batch& batch, const Segments& segments, Owners& owners);
+  void place(const Batch& batch, const Segments& segments, LaneInput& input);
+  bool begin_keys(Batch& batch, LaneInput& input);
+  void run_lane(LaneInput& input, const Batch* found);
+  void finish(LaneSegment& segment, std::uint32_t client);
+  void execute_alone(LaneSegment& segment);
+  void take_replies(const LaneSegment& segment, std::uint32_t client);
   void answer_oldest();
   void answer_frames(Batch& batch, Segments& segments);
   void answer_datagrams(Batch& batch, const Segments& datagrams);
-  void answer_streams(Batch& batch, Segments& streams);
+  void answer(Batch& batch, const Segments& segments);
   void run_planned(const Tape::Slice& requests, std::uint64_t received_ticks);
   void run_dispatched(const Tape::Slice& requests, std::uint64_t received_ticks);
   bool execute(std::span<Parcel* const> parcels);
   void execute_all(std::span<Parcel* const> parcels);
   void answer_dispatched();
   void take_dispatched();
-  void finish(Batch& batch, const Segments& segments);
-  void write_part(const Batch& batch, Strip strip);
-  void add_replies(std::uint32_t client);
+  void send_frame(const LaneSegment& segment, std::uint32_t client);
   void send(std::uint32_t client, const char* bytes, std::size_t count);
   void hand_over();
   void record_latency(std::uint64_t received_ticks, std::uint64_t queries);
-  void write_with_pins(const Batch& batch, Strip strip);
-  void write_datagrams(const Batch& batch, Strip strip);
   void end_task(Task task, std::uint64_t& begin) noexcept;
 
   Engine& engine_;
   Engine::ContextPtr context_;
   std::unique_ptr<Runner> runner_;
   ProtocolOptions options_;
-  Parser parser_;
   Lane lane_;
-  std::vector<std::uint64_t> received_;  // of each flight, ticks
-  std::vector<Segments> segments_;       // of each flight: input that a device answers; empty: it has queries ...
-  std::vector<Owners> owners_;           // ... which are theirs
-  Owners host_owners_;                   // of a batch that the host runs
-  const Owner* owner_ = nullptr;         // of the queries that are written
-  Segments taken_;                       // of the flight that is being answered
-  std::vector<LaneSegment> lane_segments_;
-  std::deque<Parser> lane_parsers_;           // of each
-  std::vector<std::uint32_t> lane_clients_;   // of each
+  std::vector<std::uint64_t> received_;       // of each flight, ticks
+  std::vector<Segments> segments_;            // of each flight: input that a device answers; empty: it has keys ...
+  std::vector<LaneInput> inputs_in_flight_;   // ... of this input
+  Segments taken_;                            // of the flight that is being answered
+  LaneInput input_;                           // of a batch that no device has
+  std::deque<Parser> lane_parsers_;           // by the number of a segment
   std::unique_ptr<DispatchMember> dispatch_;  // nullptr: batches are not divided
   Parcel* executed_ = nullptr;                // the output is its replies
   std::vector<std::string_view> inputs_;
@@ -160,11 +151,11 @@ class WireDriver final : private ResponseWriter {
   std::uint64_t bytes_ = 0;         // of requests and replies
   std::optional<Planner> planner_;  // chooses the plan; nothing: it is constant
   bool is_binary_, in_datagrams_, is_raw_;
+  std::vector<char> frame_;  // a raw reply
   Output output_;
   std::vector<Replies> output_replies_;  // all of the output, in order
   ReplySink sink_;
   bool keeps_ = false;  // the sink keeps replies, for a reader of all: they come in the order of the requests
-  const codec::ReplyContext reply_context_;
   Answered answered_;
   Histogram latency_;
   LatencyTimeline* timeline_ = nullptr;

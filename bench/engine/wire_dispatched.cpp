@@ -42,7 +42,7 @@ void WireDriver::answer_dispatched() {
   }
   const auto [queries, received_ticks] = dispatch_->take_replies(output_);
   answered_.queries += queries;
-  add_replies(0);
+  output_replies_.push_back({0, {&output_, 0, output_.size(), 0, output_.externals().size()}});
   hand_over();
   record_latency(received_ticks, queries);
 }
@@ -62,20 +62,20 @@ bool WireDriver::execute(std::span<Parcel* const> parcels) {
   return true;
 }
 
-// By the lane, all together; what it leaves by the general path, and then what is behind it on its way.
+// By the lane, all together; then what it leaves, and what is behind that.
 void WireDriver::execute_all(std::span<Parcel* const> parcels) {
-  lane_segments_.clear();
+  input_.segments.clear();
   for (const Parcel* parcel : parcels) {
     const char* const begin = parcel->requests.get();
     const char* const end = begin + parcel->request_bytes;
-    lane_segments_.push_back({.begin = begin,
-                              .end = end,
-                              .parser = &lane_parser(lane_segments_.size()),
-                              .binary = false,
-                              .follows = parcel->follows,
-                              .rest = begin});
+    input_.segments.push_back({.begin = begin,
+                               .end = end,
+                               .parser = &lane_parser(input_.segments.size()),
+                               .binary = false,
+                               .follows = parcel->follows,
+                               .rest = begin});
   }
-  const std::span<LaneSegment> all(lane_segments_);
+  const std::span<LaneSegment> all(input_.segments);
   for (std::size_t i = 0; i < all.size() && lane_.may_run();) {
     const std::size_t done = lane_.run(all.subspan(i), output_, net::output_flush_bytes);
     bool any = done != 0;
@@ -90,13 +90,10 @@ void WireDriver::execute_all(std::span<Parcel* const> parcels) {
     for (i += done; i != 0 && i < all.size() && all[i].follows && !all[i - 1].is_answered();) ++i;
     for (LaneSegment& segment : all.subspan(i)) segment.resume();
   }
-  Batch& batch = runner_->filling();
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const std::string_view left(all[i].rest, static_cast<std::size_t>(all[i].end - all[i].rest));
-    if (TD_LIKELY(left.empty())) continue;
+    if (TD_LIKELY(all[i].rest == all[i].end)) continue;
     executed_ = parcels[i];
-    batch.input().reuse();
-    finish(batch, {place(left, 0, batch)});
+    finish(all[i], 0);
     executed_ = nullptr;
   }
 }

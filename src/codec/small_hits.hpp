@@ -58,13 +58,6 @@ struct SmallHit {
   std::uint32_t value_bytes, key_bytes;
   bool has_flags;
 
-  TD_INLINE SmallHit(const Query& q, const Result& r) noexcept
-      : item(r.item),
-        key(q.key),
-        value(r.item->bytes() + r.value_offset),
-        value_bytes(r.value_bytes),
-        key_bytes(q.key_bytes),
-        has_flags(r.value_offset != sizeof(Item) + q.key_bytes) {}
   TD_INLINE SmallHit(const Item* it, const char* k, std::uint32_t of_key, std::uint32_t of_value, bool flags) noexcept
       : item(it),
         key(k),
@@ -137,12 +130,6 @@ TD_INLINE char* put_meta_key_hit(char* p, const Item* item, std::uint32_t key_by
   }
   return write_line_end(copy_small_value(write_line_end(p), value, value_bytes));
 }
-TD_INLINE char* put_meta_key_hit(char* p, const Result& r) noexcept {
-  const std::uint64_t fixed = r.item->fixed();
-  return put_meta_key_hit(p, r.item, static_cast<std::uint32_t>(word::KeyBytes::get(fixed)),
-                          r.item->bytes() + r.value_offset, r.value_bytes, word::HasFlags::get(fixed) != 0);
-}
-
 TD_INLINE char* put_binary_hit(char* p, const SmallHit& hit, const char* request, bool with_key,
                                std::uint64_t cas) noexcept {
   namespace at = binary::at;
@@ -169,73 +156,5 @@ inline constexpr std::size_t small_hit_bytes_max = sizeof("VALUE ") + key_bytes_
                                                    small_value_bytes_max + line::end.size() + 4 +
                                                    detail::piece_bytes_max;
 static_assert(sizeof("VALUE ") + 3 * (1 + digits_max) > binary::header_bytes + binary::flags_bytes);
-
-TD_INLINE bool is_small_hit(const Result& r) noexcept {
-  return r.status == Status::hit && r.value_bytes <= small_value_bytes_max;
-}
-
-// A meta get's reply is VA, length and value: the parser has seen that the other flags return nothing.
-TD_INLINE bool returns_value_alone(const Query& q, const Result& r) noexcept {
-  return q.wire_flags_at == q.wire_bytes && !q.has(option::no_value) && r.outcome == 0;
-}
-
-// "mg key v K" or "mg key K v": the item's key is returned, too.
-TD_INLINE bool returns_key_and_value(const Query& q, const Result& r) noexcept {
-  constexpr std::uint32_t flags_bytes = sizeof(" v K") - 1;  // there is no room for flags other than v and K
-  return q.has(option::caller_compares) && q.wire_bytes - q.wire_flags_at == flags_bytes && !q.has(option::no_value) &&
-         r.outcome == 0 && !r.item->binary_key();
-}
-
-// Called before output is reserved.
-TD_INLINE bool may_be_small_hit(const Query& q, const Result& r) noexcept {
-  return is_small_hit(r) &&
-         (reply_of(q) != ReplyKind::meta_get || returns_value_alone(q, r) || returns_key_and_value(q, r));
-}
-
-namespace detail {
-
-// nullptr: not a hit of the common kinds.
-TD_INLINE char* put_small_hit(char* p, const Query& q, const Result& r, const ItemVersion& seen,
-                              bool use_cas) noexcept {
-  const ReplyKind reply = reply_of(q);
-  const SmallHit hit(q, r);
-  if (reply == ReplyKind::get) return put_text_hit(p, hit, q.has(option::last_of_line), false, 0);
-  if (reply == ReplyKind::meta_get && returns_value_alone(q, r)) return put_meta_hit(p, hit);
-  if (reply == ReplyKind::meta_get && returns_key_and_value(q, r)) return put_meta_key_hit(p, r);
-  if (reply == ReplyKind::binary_get || reply == ReplyKind::binary_get_key)
-    return put_binary_hit(p, hit, q.wire, reply == ReplyKind::binary_get_key, use_cas ? seen.cas() : 0);
-  if (reply == ReplyKind::gets)
-    return put_text_hit(p, hit, q.has(option::last_of_line), true, use_cas ? seen.cas() : 0);
-  return nullptr;
-}
-
-// Writes the reply again: its item was rewritten during the copy, or is dead by now.
-TD_NOINLINE inline char* put_small_hit_slowly(char* begin, const Query& q, const Result& r, bool use_cas) noexcept {
-  char* end = begin;
-  copy_slowly(r.item, r.state,
-              [&](const ItemVersion& seen) noexcept { end = put_small_hit(begin, q, r, seen, use_cas); });
-  return end;
-}
-
-}  // namespace detail
-
-// Answers queries from `i` on up to the first one that is something else, which it returns; `end` if there is none.
-// REQUIRES: not more than strip_queries_max queries.
-TD_INLINE std::uint32_t write_small_hits(const Batch& batch, std::uint32_t i, std::uint32_t end, bool use_cas,
-                                         Output& out) {
-  char* const begin = out.reserve(strip_queries_max * small_hit_bytes_max);
-  char* p = begin;
-  const Query* q = &batch.query(i);
-  const Result* r = &batch.result(i);
-  for (; i < end; ++i, ++q, ++r) {
-    if (TD_UNLIKELY(!is_small_hit(*r))) break;
-    const ItemVersion seen = ItemVersion::of(r->item);
-    char* const next = detail::put_small_hit(p, *q, *r, seen, use_cas);
-    if (TD_UNLIKELY(next == nullptr)) break;
-    p = TD_LIKELY(is_still(r->item, seen)) ? next : detail::put_small_hit_slowly(p, *q, *r, use_cas);
-  }
-  out.commit(static_cast<std::size_t>(p - begin));
-  return i;
-}
 
 }  // namespace tandem::codec

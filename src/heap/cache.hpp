@@ -24,7 +24,7 @@ namespace tandem {
 class Heap::Cache {
  public:
   // Retired and sealed slots of this many bytes are kept for this cache's own next allocations: two epochs' worth (the
-  // executor ends an epoch at 1 MiB). Safe slots beyond them go to the classes' pages, oldest first.
+  // lane ends an epoch at 1 MiB). Safe slots beyond them go to the classes' pages, oldest first.
   static constexpr std::uint64_t kept_bytes_max = 2 << 20;
 
   explicit Cache(Heap& heap) noexcept;

@@ -1,4 +1,4 @@
-// An index of any kind, for the parts of the store that do not depend on the kind. The tasks and the executor are
+// An index of any kind, for the parts of the store that do not depend on the kind. The tasks are
 // compiled for each kind (index_kind.hpp), and convert from this class once a batch.
 //
 // Thread safety: any thread, unless a call says otherwise.

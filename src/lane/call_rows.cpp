@@ -14,11 +14,11 @@ bool answer_call_as_row(CallState& state, const Strip& strip, std::uint32_t i, s
   Context& context = state.context;
   Query& q = state.row.query(0);
   state.with_request(number, [&](const Request& request) { fill(q, request, context.shared.clock); });
-  StripState one;
+  QueryState one;
   if (TD_UNLIKELY(!execute_row(state, strip, i, state.row, 0, one, nullptr))) return false;
   char* copy = state.copies[i];
   fill_reply(state.replies[i], q, state.row.result(0), &copy);
-  task::release_slots_of_one(context, one);
+  task::release_slots(context, one);
   ++state.rows_run;
   return true;
 }

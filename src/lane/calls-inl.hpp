@@ -184,7 +184,7 @@ TD_NOINLINE inline void run_few(CallState& s, std::span<const From> from) noexce
 template <class From>
 TD_NOINLINE inline void run_ring(CallState& s, std::span<const From> from) noexcept {
   std::size_t taken = 0;
-  run_strips<Mode{}>(
+  run_strips<Mode{}, true>(
       s,
       [&s, from, &taken](Strip& strip) TD_INLINE_LAMBDA {
         const std::size_t first = taken;

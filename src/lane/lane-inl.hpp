@@ -497,7 +497,7 @@ TD_INLINE void answer(State& s, Strip& strip) {
 
 template <Mode M>
 TD_NOINLINE inline void run_as(State& s) {
-  run_strips<M>(
+  run_strips<M, false>(
       s,
       [&s](Strip& strip) TD_INLINE_LAMBDA {
         TD_LIKELY(s.source == Source::text) ? parse(s, strip) : take_and_parse(s, strip);

@@ -96,14 +96,14 @@ void end_lap(State& state, const Query& q, bool done, Laps& laps) noexcept {
 // Releases what a query holds once its reply is written, or if writing it fails.
 class Slots {
  public:
-  Slots(Context& context, StripState& state) noexcept : context_(context), state_(state) {}
+  Slots(Context& context, QueryState& state) noexcept : context_(context), state_(state) {}
   Slots(const Slots&) = delete;
   Slots& operator=(const Slots&) = delete;
-  ~Slots() { task::release_slots_of_one(context_, state_); }
+  ~Slots() { task::release_slots(context_, state_); }
 
  private:
   Context& context_;
-  StripState& state_;
+  QueryState& state_;
 };
 
 void write(State& state, const Query& q, const Result& result, std::uint32_t i, Laps* laps) {
@@ -148,7 +148,7 @@ bool execute(State& state, const Strip& strip, std::uint32_t i, std::uint32_t pl
   Context& context = state.context;
   Batch& batch = state.rows->batch;
   const Query& q = batch.query(place);
-  StripState one;
+  QueryState one;
   if (TD_UNLIKELY(!execute_row(state, strip, i, batch, place, one, laps))) return false;
   const Slots slots(context, one);
   write(state, q, batch.result(place), i, laps);
@@ -169,18 +169,16 @@ bool answer(State& state, const Strip& strip, std::uint32_t i, std::uint32_t pla
 
 }  // namespace
 
-bool execute_row(State& state, const Strip& strip, std::uint32_t i, Batch& batch, std::uint32_t place, StripState& one,
+bool execute_row(State& state, const Strip& strip, std::uint32_t i, Batch& batch, std::uint32_t place, QueryState& one,
                  Laps* laps) noexcept {
   Context& context = state.context;
   const Query& q = batch.query(place);
   batch.locations()[place] = q.operation().has_key ? strip.candidate(i, context.shared.heap) : no_location;
   batch.fingerprints()[place] = fingerprint_at(state, strip, i);
-  one.strip = {place, place + 1};
+  one.query = place;
   one.now_s = state.now_s;
   one.flush_cas = state.flush_cas;
-  one.plain_reads = q.is_plain_read();
-  one.slot[0] = one.fill[0] = no_location;
-  one.refused[0] = Status::none;
+  one.plain_read = q.is_plain_read();
   const task::Settled settled = context.shared.code.execute(context, batch, one);
   state.flush_cas = one.flush_cas;  // a write may have seen a later flush; what follows uses that one
   if (state.flush_cas != 0) state.care |= care::flushed;

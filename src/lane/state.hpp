@@ -485,10 +485,10 @@ TD_NOINLINE bool has_rows(State& state) noexcept;
 TD_NOINLINE std::uint32_t take_rows(State& state, LaneSegment& segment, std::uint32_t place,
                                     std::uint32_t places) noexcept;
 // Executes the query at `place` of the batch as the strip's query i, by the operations of the general path. True: it
-// has its result, and task::release_slots_of_one() of `one` follows. False: it needs what can be had only outside an
+// has its result, and task::release_slots() of `one` follows. False: it needs what can be had only outside an
 // epoch, and nothing has changed.
 TD_NOINLINE bool execute_row(State& state, const Strip& strip, std::uint32_t i, Batch& batch, std::uint32_t place,
-                             StripState& one, Laps* laps) noexcept;
+                             QueryState& one, Laps* laps) noexcept;
 // Executes a row and appends its reply. False: it needs what can be had only outside an epoch, and nothing has changed.
 // laps: nullptr, or those of a timed run. Throws std::bad_alloc.
 TD_NOINLINE bool answer_row(State& state, const Strip& strip, std::uint32_t i, Laps* laps);

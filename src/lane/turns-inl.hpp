@@ -85,8 +85,8 @@ struct RingInUse {
 };
 
 // Takes strips through the stages. take(strip) fills an empty strip; one that is not full is the last. answer(strip, k)
-// answers strip k; false ends the run.
-template <Mode M, class Take, class Answer>
+// answers strip k; false ends the run. Several: the first strip is not the last one.
+template <Mode M, bool Several, class Take, class Answer>
 TD_INLINE void run_strips(State& s, Take take, Answer answer) {
   Strip* const ring = M.defers ? s.ring_begin : s.ring.data();
   const std::uint32_t mask = M.defers ? s.ring_mask : State::ring_strips - 1, delay = M.defers ? s.delay : 0;
@@ -113,7 +113,7 @@ TD_INLINE void run_strips(State& s, Take take, Answer answer) {
       take(taken);
       if (taken.count != strip_queries) {
         last = k;
-        is_alone = !M.defers && k == 0;  // a run that defers looks for sets of one key, however short it is
+        is_alone = !Several && !M.defers && k == 0;  // a run that defers looks for sets of one key, however short it is
       }
     }
     if (TD_UNLIKELY(is_alone)) {

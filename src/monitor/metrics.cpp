@@ -292,8 +292,6 @@ void put_devices(Families& f, const net::ServerSnapshot& s) {
   if (std::ranges::any_of(devices, [](const DeviceStats& d) { return d.replica.images_on; })) {
     f.counter("tandem_gpu_value_hits_total", "Hits that were answered with a GPU's copy of the item.");
     f.put(s.engine.counters.device_images);
-    f.counter("tandem_gpu_values_changed_total", "Copies that came too late: the item was being changed.");
-    f.put(s.engine.counters.device_images_changed);
     f.counter("tandem_gpu_requests_answered_total", "Requests that a GPU answered whole, from their bytes.");
     f.put(s.engine.counters.device_requests);
     f.counter("tandem_gpu_value_bytes_sent_total", "Of items, to the GPU.");

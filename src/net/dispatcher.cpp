@@ -71,7 +71,7 @@ bool Dispatcher::hand_over_keys() {
   if (!worker_.runner->can_begin(worker_.planner.plan_for(static_cast<std::uint32_t>(keys_max)))) return false;
   if (!free_flight()) return false;
   lane_.collect();
-  const Plan plan = search_alone(worker_.planner.plan_for(in.batch->size()));
+  const Plan plan = worker_.planner.plan_for(in.batch->size());
   if (in.batch->size() == 0 || !worker_.runner->can_begin(plan)) {
     in.batch->clear();
     return false;

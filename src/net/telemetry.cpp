@@ -358,7 +358,6 @@ void Telemetry::stats_device(StatSink& sink) const {
   const auto has_images = [](const DeviceStats& d) { return d.replica.images_on || d.replica.images_given_up; };
   if (std::ranges::any_of(devices, has_images)) {
     stat("values_hits", counters.device_images);
-    stat("values_changed", counters.device_images_changed);
     stat("requests_answered", counters.device_requests);
     stat("streams_answered", net.device_streams);
   }

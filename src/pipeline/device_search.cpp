@@ -13,8 +13,7 @@ namespace {
 
 std::vector<std::unique_ptr<DevicePart>> parts_for(const Schedulers& schedulers) {
   std::vector<std::unique_ptr<DevicePart>> parts;
-  for (Scheduler* s : schedulers)
-    parts.push_back(std::make_unique<DevicePart>(s->device(), DeviceSearch::queries_max, 0));
+  for (Scheduler* s : schedulers) parts.push_back(std::make_unique<DevicePart>(s->device(), DeviceSearch::queries_max));
   return parts;
 }
 

@@ -5,7 +5,6 @@
 
 #include "base/hash.hpp"
 #include "pipeline/schedulers.hpp"
-#include "task/key_compare.hpp"
 
 namespace tandem {
 namespace {
@@ -22,9 +21,6 @@ Flight::Flight(EpochDomain& epochs, std::vector<std::unique_ptr<DevicePart>> par
   if (parts_.empty()) return;
   TD_ASSERT(std::has_single_bit(parts_.size()) && parts_.size() <= shards_max);
   epoch_.emplace(epochs);
-  batch_.shard_bits = shard_bits_;
-  if (shard_bits_ != 0 && std::ranges::any_of(parts_, [](const auto& part) { return part->images_.count() != 0; }))
-    images_ = std::make_unique<std::uint32_t[]>(capacity);
 }
 
 InputArena Flight::input_of(const std::vector<std::unique_ptr<DevicePart>>& parts, std::uint64_t bytes) {
@@ -99,8 +95,6 @@ void Flight::land() {
   state_ = is_found ? State::found : State::host;
   if (!is_found || asks_frames_) return batch_.leave_found();
   batch_.found = found;
-  if (found.images == nullptr && batch_.plan.runs(Task::read_value, Processor::device))
-    batch_.plan = search_of(batch_.plan);  // the items were not copied: the host reads them
 }
 
 void Flight::let_go() noexcept {
@@ -149,39 +143,23 @@ void Flight::describe(std::uint64_t hash_seed) noexcept {
   }
 }
 
-// Writes the queries for the parts' devices into their columns. A query that asks for an image counts as a read of the
-// item from then on. REQUIRES: the queries are described.
+// Writes the queries for the parts' devices into their columns. REQUIRES: the queries are described.
 void Flight::scatter() noexcept {
   struct Column {
     Fingerprint* fingerprints = nullptr;
-    std::uint32_t* images = nullptr;
     std::uint32_t filled = 0;
   };
   std::array<Column, shards_max> columns{};
-  for (std::size_t s = 0; s < parts_.size(); ++s) {
-    DevicePart& part = *parts_[s];
-    columns[s] = {part.fingerprints_.data(), part.images_.count() != 0 ? part.images_.data() : nullptr};
-  }
-  const bool reads_there = batch_.plan.runs(Task::read_value, Processor::device);
-  const auto asks_for_image = [&](const Query& q) -> std::uint32_t {
-    return reads_there && task::is_read_by_image(q) ? 1 : 0;
-  };
+  for (std::size_t s = 0; s < parts_.size(); ++s) columns[s].fingerprints = parts_[s]->fingerprints_.data();
   const std::uint32_t end = device_end();
   const Fingerprint* const fingerprints = batch_.fingerprints();
-  const Query* const queries = batch_.queries();
   if (shard_bits_ == 0) {
-    if (std::uint32_t* const images = columns[0].images; images != nullptr) {
-      for (std::uint32_t i = 0; i < end; ++i) images[i] = asks_for_image(queries[i]);
-      std::fill(images + end, images + batch_.size(), 0);
-    }
     columns[0].filled = end;
   } else {
     for (std::uint32_t i = 0; i < end; ++i) {
       const Shard shard{Shard::number_of(fingerprints[i], shard_bits_), shard_bits_};
       Column& column = columns[shard.number];
-      column.fingerprints[column.filled] = shard.local(fingerprints[i]);
-      if (column.images != nullptr) column.images[column.filled] = asks_for_image(queries[i]);
-      ++column.filled;
+      column.fingerprints[column.filled++] = shard.local(fingerprints[i]);
     }
   }
   for (std::size_t s = 0; s < parts_.size(); ++s)
@@ -191,8 +169,6 @@ void Flight::scatter() noexcept {
 // Collects the parts' results in the batch's columns.
 DeviceResults Flight::gather() noexcept {
   DeviceResults found{.end = device_end(), .whole = true};
-  std::array<const std::uint32_t*, shards_max> images{};
-  const bool reads_there = batch_.plan.runs(Task::read_value, Processor::device);
   for (std::size_t s = 0, searched = 0; s < parts_.size(); ++s) {
     const DevicePart& part = *parts_[s];
     if (!part.has_queries()) continue;
@@ -200,32 +176,21 @@ DeviceResults Flight::gather() noexcept {
     const std::uint32_t launch = part.launch_.load(std::memory_order_relaxed);
     if (searched++ == 0 || static_cast<std::int32_t>(launch - found.launch) < 0) found.launch = launch;
     found.whole &= part.whole_.load(std::memory_order_relaxed);
-    found.arenas[s] = part.arena_.data();
-    if (reads_there && part.with_images_.load(std::memory_order_relaxed)) images[s] = part.images_.data();
   }
-  if (shard_bits_ == 0) {
-    found.images = images[0];
-    return found;
-  }
-  const bool with_images = std::ranges::any_of(images, [](const auto* column) { return column != nullptr; });
-  gather_columns(images, with_images);
-  if (with_images) found.images = images_.get();
+  if (shard_bits_ != 0) gather_columns();
   return found;
 }
 
 // Collects the results of several parts, in the order of the batch's queries.
-void Flight::gather_columns(std::array<const std::uint32_t*, shards_max> images, bool with_images) noexcept {
+void Flight::gather_columns() noexcept {
   std::array<const Location*, shards_max> found{};
   for (std::size_t s = 0; s < parts_.size(); ++s) found[s] = parts_[s]->locations_.data();
   const std::uint32_t end = device_end();
   const Fingerprint* const fingerprints = batch_.fingerprints();
   Location* const locations = batch_.locations();
   for (std::uint32_t i = 0; i < end; ++i) {
-    const std::uint32_t s = Shard::number_of(fingerprints[i], shard_bits_);
-    locations[i] = *found[s]++;
-    if (with_images) images_[i] = images[s] != nullptr ? *images[s]++ : 0;
+    locations[i] = *found[Shard::number_of(fingerprints[i], shard_bits_)]++;
   }
-  if (with_images) std::fill(images_.get() + end, images_.get() + batch_.size(), 0);
 }
 
 }  // namespace tandem

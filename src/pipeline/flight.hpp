@@ -11,7 +11,6 @@
 
 #include "device/device.hpp"
 #include "frames/frame_columns.hpp"
-#include "index/item_images.hpp"
 #include "index/shard.hpp"
 #include "pipeline/waiting.hpp"
 #include "placement/mirrored/replica_log.hpp"
@@ -35,20 +34,10 @@ class DevicePart {
     lost,     // the device is lost, and may still write to the columns
   };
 
-  // Columns of `capacity` queries in pinned memory, and, if there is room, for images of items of up to
-  // `image_granules` granules (0: none). input_bytes: with an arena of that size for the batch's input; 0: without.
-  // Throws DeviceError.
-  DevicePart(Device& device, std::uint32_t capacity, std::uint32_t image_granules, std::uint64_t input_bytes = 0)
-      : fingerprints_(device, capacity), locations_(device, capacity), input_(device, input_bytes) {
-    if (image_granules == 0) return;
-    try {
-      PinnedArray<Granule> arena(device, std::uint64_t{capacity} * image_granules);
-      images_ = PinnedArray<std::uint32_t>(device, capacity);
-      arena_ = std::move(arena);
-    } catch (const DeviceError& e) {
-      if (e.status() == DeviceStatus::lost) throw;
-    }
-  }
+  // Columns of `capacity` queries in pinned memory. input_bytes: with an arena of that size for the batch's input; 0:
+  // without. Throws DeviceError.
+  DevicePart(Device& device, std::uint32_t capacity, std::uint64_t input_bytes = 0)
+      : fingerprints_(device, capacity), locations_(device, capacity), input_(device, input_bytes) {}
   // Adds the columns of frames (FrameColumns()) for its input, if there is room for them. REQUIRES: made with an input.
   // Throws DeviceError: the device is lost.
   void add_frames(Device& device, std::uint32_t keys, std::uint64_t reply_bytes) {
@@ -79,14 +68,12 @@ class DevicePart {
   PinnedArray<Fingerprint> fingerprints_;
   PinnedArray<Location> locations_;
   PinnedArray<char> input_;
-  PinnedArray<std::uint32_t> images_;
-  PinnedArray<Granule> arena_;
   std::optional<FrameColumns> frames_;
   std::atomic<State> state_{State::filling};
   // The scheduler may read the count even after the part was taken back; it reports the number of the launch that
   // searched.
   std::atomic<std::uint32_t> query_count_{0}, launch_{0};
-  std::atomic<bool> whole_{false}, with_images_{false};
+  std::atomic<bool> whole_{false};
   std::atomic<bool> asks_frames_{false};  // not queries: of its input
   std::atomic<FrameAnswers> answers_{FrameAnswers::replies};
   std::atomic<bool> cas_{true};            // FramePart::cas
@@ -175,14 +162,13 @@ class Flight {
   bool is_done() const noexcept;
   void scatter() noexcept;
   DeviceResults gather() noexcept;
-  void gather_columns(std::array<const std::uint32_t*, shards_max> images, bool with_images) noexcept;
+  void gather_columns() noexcept;
   void lose_parts();
 
   std::vector<std::unique_ptr<DevicePart>> parts_;  // one per device, in the order of their shards
   std::vector<std::unique_ptr<DevicePart>> lost_;   // likewise, of a lost device that may still write there
   const std::uint32_t shard_bits_;
   Batch batch_;
-  std::unique_ptr<std::uint32_t[]> images_;  // for several parts
   std::optional<EpochDomain::Participant> epoch_;
   State state_ = State::filling;
   bool asks_frames_ = false, has_frames_ = false;

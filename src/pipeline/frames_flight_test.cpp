@@ -388,7 +388,7 @@ TEST(FramesFlight, RepliesWithValuesThatAreRewritten) {
         batch.commit();
       }
       comparing.expected = &stored;
-      Executor(context).run(batch, comparing);
+      OneByOne(context).run(batch, comparing);
       batch.clear();
       rounds.store(round, std::memory_order_release);
     }
@@ -452,7 +452,7 @@ TEST(FramesFlight, HasMissesConfirmed) {
     const std::vector<Expected> stored(1, {Status::stored, {}});
     Comparing writer;
     writer.expected = &stored;
-    Executor(other).run(batch, writer);
+    OneByOne(other).run(batch, writer);
     device->resume();
     runner.begin_answer();
     FrameRun run;

@@ -20,18 +20,11 @@ constexpr std::uint64_t reply_bytes_of(std::uint32_t image_granules) {
 // LocatedKey, nearly always.
 constexpr std::uint64_t located_bytes_min = 4096;
 
-// The plan of a batch of queries where this one has a device begin with the input.
-const Plan& of_queries(const Plan& plan) noexcept {
-  if (!begins_with_input(plan)) return plan;
-  return plan == plan_frames ? plan_search_read : plan == plan_located ? plan_search : plan_index;
-}
-
 }  // namespace
 
 Runner::Runner(Context& context, const Schedulers* schedulers, std::uint32_t capacity, std::uint64_t input_bytes,
                Frames frames, unsigned flights)
     : context_(context),
-      executor_(context),
       schedulers_(schedulers != nullptr ? std::optional(*schedulers) : std::nullopt),
       may_locate_(dynamic_cast<const CuckooIndex*>(&context.shared.index) != nullptr) {
   if (!schedulers_) flights = 1;
@@ -40,7 +33,7 @@ Runner::Runner(Context& context, const Schedulers* schedulers, std::uint32_t cap
     if (schedulers_) {
       for (Scheduler* s : *schedulers_) {
         const std::uint64_t bytes = parts.empty() ? input_bytes : 0;
-        parts.push_back(std::make_unique<DevicePart>(s->device(), capacity, s->image_granules(), bytes));
+        parts.push_back(std::make_unique<DevicePart>(s->device(), capacity, bytes));
       }
       if (frames == Frames::yes && parts.size() == 1) add_frames(*parts[0], capacity, input_bytes);
     }
@@ -90,7 +83,7 @@ void Runner::submit(const Plan& plan) noexcept {
   if (in_flight_++ == 0) waited_ = false;
   flight.batch().plan = plan_cpu;
   if (flight.has_devices() && can_begin(plan))
-    flight.batch().plan = plan_to_begin(of_queries(plan), flight.batch().size());
+    flight.batch().plan = plan_to_begin(search_alone(plan), flight.batch().size());
   if (!flight.batch().plan.uses(Processor::device)) return flight.stay_here();
   flight.describe(context_.shared.hash_seed);
   flight.begin(*schedulers_);
@@ -196,11 +189,6 @@ void Runner::end_answer() noexcept {
   --in_flight_;
   waited_ = false;
   relieve();
-}
-
-void Runner::answer_oldest(ResponseWriter& writer) {
-  run(begin_answer(), writer);
-  end_answer();
 }
 
 void Runner::let_go() noexcept {

@@ -3,8 +3,8 @@
 // buffers). Queries stay in place from PP to WR. The server's workers, the embedded store's sessions and the benchmark
 // all run their batches with one.
 //
-// The host's stages run one after the other, strip by strip (Executor). MM, which precedes a device's search in a
-// plan's text, runs with them: no task needs a slot before Insert.
+// The host's stages are the lane's. MM, which precedes a device's search in a plan's text, runs with them: no task
+// needs a slot before Insert.
 //
 // Thread safety: one thread at a time.
 #pragma once
@@ -16,11 +16,9 @@
 #include "frames/frame_runs.hpp"
 #include "frames/located_keys.hpp"
 #include "pipeline/device_share.hpp"
-#include "pipeline/executor.hpp"
 #include "pipeline/flight.hpp"
 #include "pipeline/schedulers.hpp"
 #include "plan/plan.hpp"
-#include "task/parse.hpp"
 
 namespace tandem {
 
@@ -75,7 +73,7 @@ class Runner final : public InFlight {
   bool oldest_is_done() noexcept { return look_at(*flights_[oldest_]); }
   // Polls until the oldest is done, or was submitted longer than `age_max` ago. REQUIRES: in_flight() != 0.
   bool wait_for_oldest(std::chrono::microseconds age_max) noexcept;
-  // The oldest batch, for run(): its remaining stages, or all of them if devices did not run theirs. Waits for the
+  // The oldest batch, whose remaining stages, or all of them, are the host's. Waits for the
   // devices, at most until the schedulers' deadline. REQUIRES: in_flight() != 0.
   Batch& begin_answer();
   // Of the oldest, between begin_answer() and end_answer(): whether a device has answered requests of its input, or has
@@ -107,15 +105,6 @@ class Runner final : public InFlight {
   }
   // That batch is answered: frees its flight.
   void end_answer() noexcept;
-  // Both, and run() between them.
-  void answer_oldest(ResponseWriter& writer);
-
-  // PP of received data, for the batch of a flight or another one (task::parse()).
-  task::Parsed parse(Batch& batch, const task::Received& received, bool timed) {
-    return task::parse(context_.tasks, batch, received, timed);
-  }
-  // Runs the host's stages of a batch, of a flight or another one, and answers its queries.
-  void run(Batch& batch, ResponseWriter& writer) { executor_.run(batch, writer); }
   // Called between two batches: drains the replicas' logs if needed.
   void relieve() const noexcept {
     if (TD_UNLIKELY(has_devices())) schedulers_->relieve();
@@ -137,7 +126,6 @@ class Runner final : public InFlight {
   Plan plan_to_begin(const Plan& plan, std::uint32_t queries) noexcept;
 
   Context& context_;
-  Executor executor_;
   const std::optional<Schedulers> schedulers_;
   std::vector<std::unique_ptr<Flight>> flights_;
   unsigned oldest_ = 0, in_flight_ = 0;

@@ -71,8 +71,6 @@ class RunnerTest : public testing::Test {
 TEST_F(RunnerTest, MovingATaskMovesItsCounterAndNoOther) {
   EXPECT_EQ(on_device(plan_cpu), Queries{});
   EXPECT_EQ(on_ready_device(plan_search), only({Task::search}, queries));
-  EXPECT_EQ(on_ready_device(plan_search_read), only({Task::search, Task::read_value}, queries));
-  EXPECT_EQ(on_ready_device(plan_search), only({Task::search}, queries));
   EXPECT_EQ(on_device(plan_cpu), Queries{});
 }
 
@@ -80,25 +78,16 @@ TEST_F(RunnerTest, AFrontOfABatchIsTheDevices) {
   for (const std::uint16_t sets : {std::uint16_t{1}, std::uint16_t{3}}) {
     const std::uint64_t front = std::uint64_t{2} * sets * Range::set;
     EXPECT_EQ(on_ready_device(plan_search.split(sets)), only({Task::search}, front));
-    EXPECT_EQ(on_ready_device(plan_search_read.split(sets)), only({Task::search, Task::read_value}, front));
   }
   // More than a batch has.
   EXPECT_EQ(on_ready_device(plan_search.split(100)), only({Task::search}, queries));
 }
 
-TEST_F(RunnerTest, AskedForValuesOnlyWhereThePlanReadsThere) {
-  const std::uint64_t before = rig_.context.counters.device_images.get();
-  static_cast<void>(on_ready_device(plan_search));
-  EXPECT_EQ(rig_.context.counters.device_images.get(), before);
-  static_cast<void>(on_ready_device(plan_search_read));
-  EXPECT_GT(rig_.context.counters.device_images.get(), before);
-}
-
 // Tasks that a device did not run count as the host's.
 TEST_F(RunnerTest, ALostDeviceRunsNothing) {
   device_->lose();
-  static_cast<void>(on_device(plan_search_read));  // some may have been refused before the loss was noticed
-  EXPECT_EQ(on_device(plan_search_read), Queries{});
+  static_cast<void>(on_device(plan_search));  // some may have been refused before the loss was noticed
+  EXPECT_EQ(on_device(plan_search), Queries{});
 }
 
 // Searched, then let go: the host searched again.

@@ -286,16 +286,13 @@ std::size_t Scheduler::count_to_launch() const noexcept {
 
 // Queues the search of the first `count` waiting parts, except for those that ask for frames.
 bool Scheduler::launch_search(const ReplicaLaunch& launched, std::size_t count) noexcept {
-  SearchArguments search{.index = launched.index, .images = launched.images};
-  const bool with_images = launched.images.count != 0;
+  SearchArguments search{.index = launched.index, .images = {}};
   for (std::size_t i = 0; i < count; ++i) {
     const DevicePart& b = *ready_[i];
     if (b.asks_frames_.load(std::memory_order_relaxed)) continue;
     search.part[search.parts++] = {.fingerprints = b.fingerprints_.at().address(),
                                    .locations = b.locations_.at().address(),
-                                   .count = b.query_count_.load(std::memory_order_relaxed),
-                                   .images = with_images && b.images_.count() != 0 ? b.images_.at().address() : 0,
-                                   .arena = b.arena_.at().address()};
+                                   .count = b.query_count_.load(std::memory_order_relaxed)};
   }
   return replica_.stream().launch(search_table, search) == DeviceStatus::ok;
 }
@@ -348,7 +345,6 @@ void Scheduler::launch() noexcept {
   if (!searches) return refuse_all();
   if (!replies) count -= refuse_frames(count, FrameAnswers::replies);
   if (!locations) count -= refuse_frames(count, FrameAnswers::locations);
-  const bool with_images = launched.images.count != 0;
   std::uint64_t queries = 0;
   for (std::size_t i = 0; i < count; ++i) {  // those of frames are known when they are answered
     if (ready_[i]->asks_frames_.load(std::memory_order_relaxed)) continue;
@@ -372,7 +368,6 @@ void Scheduler::launch() noexcept {
   for (DevicePart* b : l.batches) {
     b->launch_.store(launched.number, std::memory_order_relaxed);
     b->whole_.store(launched.whole, std::memory_order_relaxed);
-    b->with_images_.store(with_images && b->images_.count() != 0, std::memory_order_relaxed);
     // Unless its worker has taken it back: then the device is lost.
     auto queued = DevicePart::State::queued;
     b->state_.compare_exchange_strong(queued, DevicePart::State::running, std::memory_order_relaxed);

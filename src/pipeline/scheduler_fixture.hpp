@@ -13,11 +13,12 @@
 #include <utility>
 #include <vector>
 
-#include "pipeline/executor.hpp"
 #include "pipeline/runner.hpp"
 #include "placement/mirrored/replica.hpp"
 #include "placement/mirrored/replica_log.hpp"
 #include "plan/placement.hpp"
+#include "task/codes.hpp"
+#include "task/one_by_one.hpp"
 
 namespace tandem {
 
@@ -33,19 +34,16 @@ struct Expected {
 };
 
 // Compares each answer with the result that a map gives for the query.
-class Comparing final : public ResponseWriter {
+class Comparing final : public ResultSink {
  public:
-  bool write(Batch& batch, Strip strip) override {
-    for (std::uint32_t i = strip.begin; i < strip.end; ++i) {
-      const Result& r = batch.result(i);
-      const Expected& e = expected->at(i);
-      EXPECT_EQ(r.status, e.status) << batch.query(i).key_view();
-      if (r.status == Status::hit && e.status == Status::hit) {
-        EXPECT_EQ(std::string(r.item->value(), r.value_bytes), e.value) << batch.query(i).key_view();
-      }
-      ++answered;
+  void write(Batch& batch, std::uint32_t i) override {
+    const Result& r = batch.result(i);
+    const Expected& e = expected->at(i);
+    EXPECT_EQ(r.status, e.status) << batch.query(i).key_view();
+    if (r.status == Status::hit && e.status == Status::hit) {
+      EXPECT_EQ(std::string(r.item->value(), r.value_bytes), e.value) << batch.query(i).key_view();
     }
-    return true;
+    ++answered;
   }
   void control(Batch&, std::uint32_t) override { ++answered; }
 
@@ -157,7 +155,8 @@ struct SchedulerRig {
   }
   void answer() {
     writer.expected = &expected[batches.oldest()];
-    batches.answer_oldest(writer);
+    OneByOne(context).run(batches.begin_answer(), writer);
+    batches.end_answer();
   }
   void finish() {
     if (batches.can_fill()) submit();

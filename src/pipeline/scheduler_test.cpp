@@ -81,7 +81,7 @@ TEST(Scheduler, WhatIsLetGoOfIsSearchedAgain) {
   Rig rig(*device);
   rig.wait_until_it_serves();
   Context other(rig.shared);
-  Executor other_executor(other);
+  OneByOne other_worker(other);
   Batch stores(key_count);
   for (unsigned round = 0; round < 40; ++round) {
     for (unsigned i = 0; i < key_count; ++i) rig.add(Opcode::store, "key" + std::to_string(i), std::to_string(round));
@@ -108,7 +108,7 @@ TEST(Scheduler, WhatIsLetGoOfIsSearchedAgain) {
       const std::vector<Expected> stored(key_count, {Status::stored, {}});
       Comparing writer;
       writer.expected = &stored;
-      other_executor.run(stores, writer);
+      other_worker.run(stores, writer);
       stores.clear();
     }
     for (Expected& e : rig.expected[rig.batches.oldest()]) e.value = value;
@@ -245,27 +245,28 @@ TEST(Scheduler, WorkersShareADevice) {
     workers.emplace_back([&, t] {
       Context context(rig.shared);
       Runner batches(context, &rig.schedulers, 64);
-      struct Writer final : ResponseWriter {
-        bool write(Batch& batch, Strip strip) override {
-          for (std::uint32_t i = strip.begin; i < strip.end; ++i) {
-            const Query& q = batch.query(i);
-            const Result& r = batch.result(i);
-            if (q.opcode == Opcode::store) {
-              wrong += r.status != Status::stored;
-            } else {
-              // A key is stored in the batch before the one that reads it.
-              wrong += r.status != Status::hit || r.value_bytes != 8 || std::memcmp(r.item->value(), &q.delta, 8) != 0;
-            }
+      struct Writer final : ResultSink {
+        void write(Batch& batch, std::uint32_t i) override {
+          const Query& q = batch.query(i);
+          const Result& r = batch.result(i);
+          if (q.opcode == Opcode::store) {
+            wrong += r.status != Status::stored;
+          } else {
+            // A key is stored in the batch before the one that reads it.
+            wrong += r.status != Status::hit || r.value_bytes != 8 || std::memcmp(r.item->value(), &q.delta, 8) != 0;
           }
-          return true;
         }
-        void control(Batch&, std::uint32_t) override {}
         std::uint64_t wrong = 0;
       } writer;
+      OneByOne worker(context);
+      const auto answer = [&] {
+        worker.run(batches.begin_answer(), writer);
+        batches.end_answer();
+      };
       std::vector<std::array<std::uint64_t, 2>> keys(64 * batches.count());
       std::vector<std::uint64_t> values(200);
       for (unsigned round = 0; round < 400; ++round) {
-        while (!batches.can_fill()) batches.answer_oldest(writer);
+        while (!batches.can_fill()) answer();
         const unsigned n = batches.next();
         Batch& batch = batches.filling();
         for (unsigned i = 0; i < 64; ++i) {
@@ -290,7 +291,7 @@ TEST(Scheduler, WorkersShareADevice) {
         }
         batches.submit(rig.plan);
       }
-      while (batches.in_flight() != 0) batches.answer_oldest(writer);
+      while (batches.in_flight() != 0) answer();
       wrong += writer.wrong;
     });
   }

@@ -92,18 +92,6 @@ TEST_P(Shards, GrowthOfTheIndexIsFollowed) {
   }
 }
 
-// Items in the devices' memory: each device returns those of its keys.
-TEST_P(Shards, ItemsComeFromTheirKeysDevice) {
-  const Devices devices = make_devices(GetParam());
-  Rig rig(pointers(devices), Rig::patient(), 1 << 14, std::uint64_t{32} << 20,
-          {.images = {.bytes = std::uint64_t{32} << 20}});
-  rig.wait_until_it_serves();
-  std::mt19937_64 random(3);
-  for (const unsigned writes : {50U, 0U, 5U}) rig.run(random, 20 * Rig::batch_queries, 3000, writes);
-  rig.finish();
-  EXPECT_GT(rig.context.counters.device_images.get(), 5U * Rig::batch_queries);
-}
-
 // One of two fails in the middle: the host answers its part, and the loss of either ends the service of both.
 TEST(ShardsFail, OneDeviceOfTwo) {
   for (const char* fault : {"lose", "hang", "abandon", "fail", "refuse"}) {
@@ -215,7 +203,6 @@ TEST(ShardsFail, OnRealDevices) {
   for (const unsigned writes : {0U, 5U, 50U, 100U, 5U}) rig.run(random, 200 * Rig::batch_queries, 3000, writes);
   rig.finish();
   EXPECT_GT(queries_of(rig, devices.size() - 1), rig.added / devices.size() / 4);
-  EXPECT_GT(rig.context.counters.device_images.get(), 0u);
   devices.back()->abandon();
   rig.run(random, 20 * Rig::batch_queries, 3000, 20);
 }

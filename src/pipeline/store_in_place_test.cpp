@@ -1,15 +1,16 @@
-// Sets in place in the executor: when an item is rewritten, when it is replaced, and what concurrent readers see.
+// Sets in place: when an item is rewritten, when it is replaced, and what concurrent readers see.
 #include <atomic>
 #include <map>
 #include <optional>
 #include <thread>
 
-#include "pipeline/executor_fixture.hpp"
+#include "base/hash.hpp"
+#include "pipeline/operations_fixture.hpp"
 
 namespace tandem {
 namespace {
 
-class StoreInPlace : public ExecutorTest {
+class StoreInPlace : public OperationsTest {
  protected:
   Location location(std::string_view key) {
     ItemVersion seen;
@@ -106,29 +107,13 @@ TEST_F(StoreInPlace, NotUnderAnObserver) {
   context_.observer = nullptr;
 }
 
-// An item that KC found is copied when the strip is answered: a set of the same strip must not rewrite it.
-TEST_F(StoreInPlace, NotWhatAnEarlierGetOfItsStripHasFound) {
-  set("k", "old");
-  const Location before = location("k");
-  add(Opcode::get, "k");
-  store("k", "new");
-  add(Opcode::get, "k");
-  store("k", "two");
-  const auto a = run();
-  EXPECT_EQ(a[0].value, "old");
-  EXPECT_EQ(a[2].value, "new");
-  EXPECT_EQ(get("k").value, "two");
-  EXPECT_NE(location("k"), before);
-}
-
-// A batch of several strips: slots are prepared ahead only for sets that do not rewrite.
 TEST_F(StoreInPlace, ManySetsInOneBatch) {
   std::map<std::string, std::string> model;
   for (std::size_t round = 0; round < 3; ++round) {
     std::vector<std::optional<std::string>> expected;  // of gets; empty for sets
     std::vector<bool> is_get;
     for (std::size_t i = 0; i < 200; ++i) {
-      // Some grow, some are new, some are rewritten, some are read earlier in their strip.
+      // Some grow, some are new, some are rewritten, some are read before.
       const std::string key = "k" + std::to_string(i % (50 + round));
       if (i % 3 == 0) {
         add(Opcode::get, key);
@@ -153,7 +138,7 @@ TEST_F(StoreInPlace, ManySetsInOneBatch) {
 
 TEST_F(StoreInPlace, IdsGrowAcrossWorkers) {
   Context other(shared_);
-  Executor second(other);
+  OneByOne second(other);
   std::uint64_t last = 0;
   for (int i = 0; i < 300; ++i) {
     store("k", std::to_string(1000 + i));
@@ -180,7 +165,7 @@ TEST_F(StoreInPlace, ConditionalWritesNeverOverlookASet) {
   constexpr std::uint64_t apart = 1'000'000;
   std::jthread setter([&](const std::stop_token& stop) {
     Context context(shared_);
-    Executor executor(context);
+    OneByOne worker(context);
     Batch batch(8);
     for (std::uint64_t i = 1; !stop.stop_requested(); ++i) {
       char text[32];
@@ -195,7 +180,7 @@ TEST_F(StoreInPlace, ConditionalWritesNeverOverlookASet) {
       q.mode = StoreMode::set;
       batch.commit();
       Recorder recorder;
-      executor.run(batch, recorder);
+      worker.run(batch, recorder);
       batch.clear();
       sets.fetch_add(1, std::memory_order_relaxed);
     }

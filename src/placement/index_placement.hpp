@@ -1,5 +1,5 @@
-// Where the index is: in host memory, mirrored on devices (mirrored/), or in device memory alone (on_device/). Tasks,
-// the executor and the engine ask this class; no other code depends on the difference.
+// Where the index is: in host memory, mirrored on devices (mirrored/), or in device memory alone (on_device/). The
+// tasks and the engine ask this class; no other code depends on the difference.
 //
 // With the index on the host, mirrored or not, each answer costs one load. With placement `device`, each device holds
 // one shard of the table (docs/decisions/0020-index-on-a-device.md), and an overlay per shard holds the changes that

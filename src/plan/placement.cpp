@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::array plans_host = {plan_cpu};
 constexpr std::array plans_mirrored = {plan_located, plan_search, plan_cpu};
-constexpr std::array plans_mirrored_values = {plan_frames, plan_located, plan_search_read, plan_search, plan_cpu};
+constexpr std::array plans_mirrored_values = {plan_frames, plan_located, plan_search, plan_cpu};
 constexpr std::array plans_on_device = {plan_located_index, plan_index};
 
 // Why no device can run the task with any placement; empty: one of the placements allows it.
@@ -25,10 +25,11 @@ std::string_view never_on_device(Task task) noexcept {
       return "WR on a GPU: only with all of PP S KC RD, in one stage of all queries";
     case Task::send:
       return "SD on a GPU: the host has the sockets";
+    case Task::read_value:
+      return "RD on a GPU: only with all of PP S KC WR, in one stage of all queries";
     case Task::search:
     case Task::insert:
     case Task::remove:
-    case Task::read_value:
       break;
   }
   return {};
@@ -37,14 +38,9 @@ std::string_view never_on_device(Task task) noexcept {
 constexpr std::string_view index_changes_on_host =
     "I and D on a GPU: the host's index is the one that changes, a GPU's replica follows it";
 
-std::string_view why_not_mirrored(Placement placement, const Plan& plan) noexcept {
-  const auto device = [&](Task t) { return plan.range_of(t, Processor::device); };
+std::string_view why_not_mirrored(const Plan& plan) noexcept {
   if (plan.runs(Task::insert, Processor::device) || plan.runs(Task::remove, Processor::device))
     return index_changes_on_host;
-  if (device(Task::read_value).is_empty()) return {};
-  if (placement == Placement::mirrored) return "RD on a GPU: it has no copies of the items (--gpu-values)";
-  if (device(Task::read_value) != device(Task::search))
-    return "RD on a GPU: items come with the launch that searches, so S is of the same range there";
   return {};
 }
 
@@ -52,7 +48,6 @@ std::string_view why_not_on_device(const Plan& plan) noexcept {
   for (const Task t : {Task::search, Task::insert, Task::remove}) {
     if (plan.runs(t, Processor::cpu)) return "S, I or D on the CPU: the index is in the GPU's memory alone";
   }
-  if (plan.runs(Task::read_value, Processor::device)) return "RD on a GPU: it has no copies of the items";
   return {};
 }
 
@@ -96,7 +91,7 @@ std::string why_not(Placement placement, const Plan& plan) {
       return plan.uses(Processor::device) ? "a task on a GPU: none has the index" : std::string();
     case Placement::mirrored:
     case Placement::mirrored_values:
-      return std::string(why_not_mirrored(placement, plan));
+      return std::string(why_not_mirrored(plan));
     case Placement::on_device:
       return std::string(why_not_on_device(plan));
   }

@@ -40,11 +40,8 @@ TEST(Placement, ListsAllOfItsPlans) {
 
 TEST(Placement, AFrontOfABatchIsADevicesWhereTheHostHasTheIndexToo) {
   EXPECT_EQ(why_not(Placement::mirrored, plan_search.split(2)), "");
-  EXPECT_EQ(why_not(Placement::mirrored_values, plan_search_read.split(2)), "");
+  EXPECT_EQ(why_not(Placement::mirrored_values, plan_search.split(2)), "");
   EXPECT_NE(why_not(Placement::on_device, plan_index.split(2)), "");
-  const Plan other_front =
-      Plan::parse("CPU[RV PP MM] GPU[S]{0:2} CPU[S]{2:} CPU[I D KC] GPU[RD]{0:3} CPU[RD]{3:} CPU[WR SD]");
-  EXPECT_NE(why_not(Placement::mirrored_values, other_front).find("same range"), std::string::npos);
 }
 
 TEST(Placement, SaysWhyAPlanIsNotFeasible) {
@@ -60,12 +57,11 @@ TEST(Placement, SaysWhyAPlanIsNotFeasible) {
            Case{Placement::mirrored_values, "CPU[RV] GPU[PP IN] CPU[KC RD WR SD]", "replica follows"},
            Case{Placement::mirrored, "CPU[RV] GPU[PP S]{0:2} CPU[PP MM S]{2:} CPU[I D KC RD WR SD]", "all queries"},
            Case{Placement::mirrored, "CPU[RV] GPU[PP] CPU[MM IN KC RD WR SD]", "only with S"},
-           Case{Placement::mirrored, "CPU[RV PP MM] GPU[S] CPU[I D KC] GPU[RD] CPU[WR SD]", "no copies of the items"},
+           Case{Placement::mirrored_values, "CPU[RV PP MM] GPU[S] CPU[I D KC] GPU[RD] CPU[WR SD]", "RD on a GPU: only"},
            Case{Placement::mirrored, "CPU[RV PP MM] GPU[IN] CPU[KC RD WR SD]", "replica follows"},
-           Case{Placement::mirrored_values, "CPU[RV PP MM IN KC] GPU[RD] CPU[WR SD]", "launch that searches"},
            Case{Placement::mirrored_values, "CPU[RV PP MM] GPU[S] CPU[I] GPU[D] CPU[KC RD WR SD]", "replica follows"},
            Case{Placement::on_device, "CPU[RV PP MM IN KC RD WR SD]", "GPU's memory alone"},
-           Case{Placement::on_device, "CPU[RV PP MM] GPU[IN] CPU[KC] GPU[RD] CPU[WR SD]", "no copies of the items"},
+           Case{Placement::on_device, "CPU[RV PP MM] GPU[IN] CPU[KC] GPU[RD] CPU[WR SD]", "RD on a GPU: only"},
            Case{Placement::on_device, "CPU[RV PP MM] GPU[IN KC RD] CPU[WR SD]", "KC on a GPU"},
            Case{Placement::on_device, "GPU[RV PP MM IN KC RD WR SD]", "RV on a GPU"},
        }) {

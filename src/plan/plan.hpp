@@ -118,17 +118,6 @@ inline constexpr Plan plan_cpu{};
 inline constexpr Plan plan_search = Plan::of({{Task::receive, Task::memory, Processor::cpu},
                                               {Task::search, Task::search, Processor::device},
                                               {Task::insert, Task::send, Processor::cpu}});
-// Of a plan with a device's search, that alone is the device's, for the same part of a batch.
-constexpr Plan search_of(const Plan& plan) noexcept {
-  const Range range = plan.range_of(Task::search, Processor::device);
-  return range.is_whole() ? plan_search : plan_search.split(range.end);
-}
-// They also return the items that are read: KC and WR use the copies from device memory.
-inline constexpr Plan plan_search_read = Plan::of({{Task::receive, Task::memory, Processor::cpu},
-                                                   {Task::search, Task::search, Processor::device},
-                                                   {Task::insert, Task::key_compare, Processor::cpu},
-                                                   {Task::read_value, Task::read_value, Processor::device},
-                                                   {Task::write_response, Task::send, Processor::cpu}});
 // Devices answer plain reads whole, from the bytes of requests to the bytes of replies (frames/); the host does the
 // rest.
 inline constexpr Plan plan_frames = Plan::of({{Task::receive, Task::receive, Processor::cpu},
@@ -157,7 +146,10 @@ inline constexpr Plan plan_located_index = Plan::of({{Task::receive, Task::recei
 // What devices do with a plan where they are given a list of keys: they search, or the host does all.
 constexpr Plan search_alone(const Plan& plan) noexcept {
   if (!plan.uses(Processor::device)) return plan_cpu;
-  return plan.runs(Task::insert, Processor::device) ? plan_index : search_of(plan);
+  // Where devices answer requests whole, none of those changes the index.
+  if (plan.runs(Task::insert, Processor::device) && !plan.runs(Task::key_compare, Processor::device)) return plan_index;
+  const Range range = plan.range_of(Task::search, Processor::device);
+  return range.is_whole() ? plan_search : plan_search.split(range.end);
 }
 
 }  // namespace tandem

@@ -21,7 +21,6 @@ std::string refusal_of(std::string_view text) {
 TEST(Plan, IsWrittenAsThePapersWriteIt) {
   EXPECT_EQ(Plan().text(), "CPU[RV PP MM IN KC RD WR SD]");
   EXPECT_EQ(plan_search.text(), "CPU[RV PP MM] GPU[S] CPU[I D KC RD WR SD]");
-  EXPECT_EQ(plan_search_read.text(), "CPU[RV PP MM] GPU[S] CPU[I D KC] GPU[RD] CPU[WR SD]");
   EXPECT_EQ(plan_index.text(), "CPU[RV PP MM] GPU[IN] CPU[KC RD WR SD]");
   EXPECT_EQ(plan_search.split(4).text(), "CPU[RV PP MM] GPU[S]{0:4} CPU[S]{4:} CPU[I D KC RD WR SD]");
   // DIDO's plan, which no placement supports yet.
@@ -30,7 +29,14 @@ TEST(Plan, IsWrittenAsThePapersWriteIt) {
 }
 
 TEST(Plan, ItsConstantsArePlans) {
-  for (const Plan& plan : {plan_cpu, plan_search, plan_search_read, plan_index}) EXPECT_EQ(Plan(plan.stages()), plan);
+  for (const Plan& plan : {plan_cpu, plan_search, plan_index}) EXPECT_EQ(Plan(plan.stages()), plan);
+}
+
+TEST(Plan, OfAListOfKeysDevicesSearch) {
+  for (const Plan& plan : {plan_search, plan_located, plan_frames}) EXPECT_EQ(search_alone(plan), plan_search);
+  for (const Plan& plan : {plan_index, plan_located_index}) EXPECT_EQ(search_alone(plan), plan_index);
+  EXPECT_EQ(search_alone(plan_search.split(3)), plan_search.split(3));
+  EXPECT_EQ(search_alone(plan_cpu), plan_cpu);
 }
 
 TEST(Plan, StagesThatCouldBeOneAreOne) {
@@ -39,7 +45,7 @@ TEST(Plan, StagesThatCouldBeOneAreOne) {
 }
 
 TEST(Plan, SaysOfWhatPartAProcessorRunsATask) {
-  const Plan plan = plan_search_read.split(3);
+  const Plan plan = Plan::parse("CPU[RV PP MM] GPU[S] CPU[I D KC] GPU[RD] CPU[WR SD]").split(3);
   constexpr Range front{0, 3}, rest{3, Range::to_end};
   EXPECT_EQ(plan.range_of(Task::search, Processor::device), front);
   EXPECT_EQ(plan.range_of(Task::search, Processor::cpu), rest);
@@ -131,7 +137,7 @@ TEST(Plan, ReadsOrRefusesAnyText) {
   constexpr std::string_view letters = "CPUG[]{}: 012SIDKRVMWNX6";
   std::size_t read = 0;
   for (int round = 0; round < 50'000; ++round) {
-    std::string text = (std::vector{plan_cpu, plan_search_read.split(7), plan_index})[draw(3)].text();
+    std::string text = (std::vector{plan_cpu, plan_search.split(7), plan_index})[draw(3)].text();
     for (std::size_t changes = draw(4); changes != 0; --changes) {
       const std::size_t at = draw(text.size() + 1);
       if (draw(2) == 0 && at < text.size()) {

@@ -3,15 +3,12 @@
 //
 // Thread safety: one thread at a time.
 #pragma once
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <utility>
 
 #include "base/fingerprint.hpp"
 #include "base/platform.hpp"
-#include "index/item_images.hpp"
-#include "index/shard.hpp"
 #include "plan/plan.hpp"
 #include "query/input_arena.hpp"
 #include "query/query.hpp"
@@ -29,10 +26,6 @@ struct DeviceResults {
   std::uint32_t end = 0;     // of the queries [0, end); 0: there are no results
   std::uint32_t launch = 0;  // number of the launch, of the replica that searched
   bool whole = false;
-  // The items' images, as of that launch (ItemImages): of each query its image's index in its arena plus 1; 0: none.
-  // nullptr: the host does RD.
-  const std::uint32_t* images = nullptr;
-  std::array<const Granule*, shards_max> arenas{};  // of each device's shard
 };
 
 // Columns in memory that devices can access, which outlives the batch. nullptr: the batch has its own.
@@ -106,20 +99,14 @@ class Batch {
   TD_INLINE Result& result(std::uint32_t i) noexcept { return results_[i]; }
   TD_INLINE const Result& result(std::uint32_t i) const noexcept { return results_[i]; }
 
-  // Which processor runs which task. When an executor gets the batch, the tasks of a device's stages have run, or are
+  // Which processor runs which task. When the batch is answered, the tasks of a device's stages have run, or are
   // left to the host: `found` tells.
   Plan plan = plan_cpu;
   DeviceResults found{};
-  std::uint32_t shard_bits = 0;
   // Whether a device has searched for query i.
   TD_INLINE bool searched_at(std::uint32_t i) const noexcept { return i < found.end; }
   // The device's result, if it searched.
   TD_INLINE Location candidate(std::uint32_t i) const noexcept { return searched_at(i) ? locations_[i] : no_location; }
-  // REQUIRES: found.images != nullptr.
-  TD_INLINE const Item* image(std::uint32_t i) const noexcept {
-    const Granule* const arena = found.arenas[Shard::number_of(fingerprints_[i], shard_bits)];
-    return TD_LIKELY(found.images[i] != 0) ? reinterpret_cast<const Item*>(arena + (found.images[i] - 1)) : nullptr;
-  }
 
  private:
   std::uint32_t size_ = 0;
@@ -131,12 +118,6 @@ class Batch {
   std::unique_ptr<Location[]> own_locations_, filled_;
   std::unique_ptr<Result[]> results_;
   InputArena input_;
-};
-
-// Queries [begin, end) of a batch.
-struct Strip {
-  std::uint32_t begin, end;
-  std::uint32_t size() const noexcept { return end - begin; }
 };
 
 }  // namespace tandem

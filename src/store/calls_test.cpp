@@ -1,5 +1,5 @@
 // Calls of the embedded store: in batches and one by one, which the lane answers without its ring, they come to the
-// replies of the executor.
+// replies of the same requests executed one by one.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,10 +11,10 @@
 #include "index/lanes_of_test.hpp"
 #include "lane/call_query.hpp"
 #include "lane/state.hpp"
-#include "pipeline/executor.hpp"
 #include "store/engine.hpp"
 #include "store/index_kinds.hpp"
 #include "tandem/store.hpp"
+#include "task/one_by_one.hpp"
 
 namespace tandem {
 namespace {
@@ -90,13 +90,13 @@ class Calls : public testing::TestWithParam<const lane::Ops*> {
   std::optional<WithLanes> lanes_;
 };
 
-// A store with calls that never take the lane: the executor runs batches of queries.
-class General final : ResponseWriter {
+// A store with calls that never take the lane: each is executed alone.
+class General final : ResultSink {
  public:
   explicit General(const Options& o)
       : engine_({.memory_bytes = o.memory_bytes, .hash_seed = o.hash_seed, .index_kind = index_kind_of(o)}),
         context_(engine_.make_context()),
-        executor_(*context_) {}
+        one_by_one_(*context_) {}
 
   void execute(std::span<const Request> requests, std::vector<Answer>& answers) {
     constexpr std::size_t batch_queries = 512;
@@ -107,7 +107,7 @@ class General final : ResponseWriter {
         lane::fill(batch_.next(), requests[done], engine_.shared().clock);
         batch_.commit();
       }
-      executor_.run(batch_, *this);
+      one_by_one_.run(batch_, *this);
       batch_.clear();
     }
   }
@@ -126,21 +126,17 @@ class General final : ResponseWriter {
   static std::string_view index_kind_of(const Options& o) {
     return o.index.empty() ? EngineOptions{}.index_kind : index_kind_named(o.index).code->kind;
   }
-  bool write(Batch& batch, Strip strip) override {
-    std::vector<char> copies(strip_queries_max * lane::copied_bytes_max);
-    char* copy = copies.data();
-    for (std::uint32_t i = strip.begin; i < strip.end; ++i) {
-      Reply reply;
-      lane::fill_reply(reply, batch.query(i), batch.result(i), &copy);
-      append(*answers_, first_ + i, reply);
-    }
-    return true;
+  void write(Batch& batch, std::uint32_t i) override {
+    char copies[lane::copied_bytes_max];
+    char* copy = copies;
+    Reply reply;
+    lane::fill_reply(reply, batch.query(i), batch.result(i), &copy);
+    append(*answers_, first_ + i, reply);
   }
-  void control(Batch&, std::uint32_t) override {}
 
   Engine engine_;
   Engine::ContextPtr context_;
-  Executor executor_;
+  OneByOne one_by_one_;
   Batch batch_{512};
   std::vector<Answer>* answers_ = nullptr;
   std::size_t first_ = 0;

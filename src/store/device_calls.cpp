@@ -83,8 +83,8 @@ void DeviceCalls::run(const Calls& calls) {
   while (answered_ != calls.size()) {
     const std::size_t left = calls.size() - submitted_;
     if (left != 0 && runner_.can_fill()) {
-      const std::size_t count = std::min<std::size_t>(left, batch_queries);
-      const Plan plan = search_alone(planner_.plan_for(static_cast<std::uint32_t>(count)));
+      const std::size_t count = std::min<std::size_t>(left, batch_);
+      const Plan plan = planner_.plan_for(static_cast<std::uint32_t>(count));
       if (TD_LIKELY(plan.uses(Processor::device))) {
         submit(calls, count, plan);
         continue;

@@ -18,9 +18,10 @@ class DeviceCalls {
  public:
   static constexpr std::uint32_t batch_queries = 64 * strip_queries_max;
 
-  // All outlive it. Throws DeviceError: there is no memory that a device can read.
-  DeviceCalls(Context& context, const Schedulers& schedulers, Planner& planner, CallLane& lane)
-      : context_(context), planner_(planner), lane_(lane), runner_(context, &schedulers, batch_queries) {}
+  // All outlive it. batch: the queries of one. Throws DeviceError: there is no memory that a device can read.
+  DeviceCalls(Context& context, const Schedulers& schedulers, Planner& planner, CallLane& lane,
+              std::uint32_t batch = batch_queries)
+      : context_(context), planner_(planner), lane_(lane), runner_(context, &schedulers, batch), batch_(batch) {}
 
   // As CallLane::run(), but throws std::bad_alloc where a device was lost. Each batch has the plan that the planner
   // gives it then.
@@ -40,6 +41,7 @@ class DeviceCalls {
   Planner& planner_;
   CallLane& lane_;
   Runner runner_;
+  const std::uint32_t batch_;
   std::size_t answered_ = 0, submitted_ = 0;  // of a call's requests
 };
 

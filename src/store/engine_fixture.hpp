@@ -3,15 +3,10 @@
 #include <chrono>
 #include <thread>
 
-#include "pipeline/executor.hpp"
 #include "store/engine.hpp"
+#include "task/alone.hpp"
 
 namespace tandem {
-
-struct NoWriter final : ResponseWriter {
-  bool write(Batch&, Strip) override { return true; }
-  void control(Batch&, std::uint32_t) override {}
-};
 
 // Whether it becomes true within half a minute.
 template <class F>
@@ -24,14 +19,17 @@ bool soon(F is_so) {
   return false;
 }
 
-// Runs one query; the caller owns its strings.
-inline Status run_alone(Context& context, Batch& batch, const Query& query) {
+// Runs one query; the caller owns its strings. answered() is called in its epoch.
+template <class F>
+Status run_alone(Context& context, Batch& batch, const Query& query, F answered) {
   batch.clear();
   batch.next() = query;
   batch.commit();
-  NoWriter writer;
-  Executor(context).run(batch, writer);
+  task::execute_alone(context, batch, answered);
   return batch.result(0).status;
+}
+inline Status run_alone(Context& context, Batch& batch, const Query& query) {
+  return run_alone(context, batch, query, [] {});
 }
 
 }  // namespace tandem

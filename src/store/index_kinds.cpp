@@ -9,8 +9,8 @@
 #include "index/hash_tree/hash_tree_index.hpp"
 #include "index/set_associative/set_index.hpp"
 #include "index/slab_list/slab_index.hpp"
-#include "pipeline/executor.hpp"
 #include "store/index_kinds-inl.hpp"
+#include "task/codes.hpp"
 
 namespace tandem {
 namespace {

@@ -62,21 +62,11 @@ struct Caller {
     q.key_bytes = static_cast<std::uint8_t>(key.size());
     q.value = value.data();
     q.value_bytes = static_cast<std::uint32_t>(value.size());
-    struct Reader final : ResponseWriter {
-      bool write(Batch& b, Strip) override {
-        const Result& r = b.result(0);
-        if (r.status == Status::hit && r.item != nullptr) read.assign(r.item->bytes() + r.value_offset, r.value_bytes);
-        return true;
-      }
-      void control(Batch&, std::uint32_t) override {}
-      std::string read;
-    } reader;
-    batch.clear();
-    batch.next() = q;
-    batch.commit();
-    Executor(*context).run(batch, reader);
-    read = reader.read;
-    return batch.result(0).status;
+    read.clear();
+    return run_alone(*context, batch, q, [&] {
+      const Result& r = batch.result(0);
+      if (r.status == Status::hit && r.item != nullptr) read.assign(r.item->bytes() + r.value_offset, r.value_bytes);
+    });
   }
   // The value, or nothing.
   std::string get(const std::string& key) { return run(Opcode::get, key) == Status::hit ? read : std::string(); }

@@ -1,4 +1,5 @@
-// Embedded reads with keys compared by the caller: with the helper they are exact.
+// Embedded reads with keys compared by the caller: the only wrong answer is another key's item, and with the helper
+// there is none.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +11,8 @@
 #include <vector>
 
 #include "index/cuckoo/colliding_keys.hpp"
+#include "lane/calls.hpp"
+#include "store/engine_fixture.hpp"
 #include "tandem/store.hpp"
 
 namespace tandem {
@@ -184,6 +187,177 @@ TEST(KeyCheck, CheckedReadsAreExactBesideWriters) {
   stop = true;
   writer.join();
   EXPECT_GT(again, 0u);
+}
+
+// --- what may not be taken for the answer, though nobody compares
+
+class CallerCompares : public testing::Test {
+ protected:
+  struct Found {
+    std::string key, value;
+    bool operator==(const Found&) const = default;
+  };
+  // empty: a miss.
+  Found get(std::string_view key, KeyCheck check = KeyCheck::store) {
+    Found found;
+    const auto visit = [](void* to, std::size_t, std::span<const Reply> replies) {
+      if (const Reply& r = replies.front(); r.code == Code::hit)
+        *static_cast<Found*>(to) = {std::string(r.key()), std::string(r.value)};
+    };
+    lane_.run({&key, 1}, check, 0, visit, &found);
+    return found;
+  }
+  Found get_any(std::string_view key) { return get(key, KeyCheck::caller); }
+  void execute(const Request& request) {
+    lane_.run({&request, 1}, 0, [](void*, std::size_t, std::span<const Reply>) {}, nullptr);
+  }
+  void set(std::string_view key, std::string_view value, std::int64_t ttl_s = 0) {
+    execute({.action = Action::set, .key = key, .value = value, .ttl_s = ttl_s});
+  }
+  // `a` comes first, and both have been read.
+  void set_both() {
+    set(a, "value of a");
+    ASSERT_EQ(get(a).key, a);
+    set(b, "value of b");
+    ASSERT_EQ(get(b).key, b);
+  }
+  Status invalidate(std::string_view key) {
+    Query q{};
+    q.opcode = Opcode::remove;
+    q.key = key.data();
+    q.key_bytes = static_cast<std::uint8_t>(key.size());
+    q.options = option::meta | option::invalidate;
+    return run_alone(*context_, one_, q);
+  }
+  std::uint64_t state(const std::string& key) {
+    EpochDomain::Participant epoch(engine_.shared().epochs);
+    epoch.enter();
+    ItemVersion seen;
+    const Item* const item = engine_.shared().index.find(fingerprint_of(key, hash_seed), key, seen, no_location);
+    epoch.exit();
+    return item->state_acquire();
+  }
+  StoreTotals counters() const { return engine_.stats().counters; }
+
+  const std::string& a = pairs()[0].a;
+  const std::string& b = pairs()[0].b;
+  Engine engine_{{.memory_bytes = std::uint64_t{16} << 20,
+                  .item_bytes_expected = 1 << 20,
+                  .huge_pages = false,
+                  .hash_seed = hash_seed}};
+  Engine::ContextPtr context_ = engine_.make_context();
+  CallLane lane_{*context_};
+  Batch one_{1};
+};
+
+TEST_F(CallerCompares, AnItemOfAnotherKeyIsNeverMarked) {
+  engine_.shared().clock.freeze_for_test(1000);
+  set(a, "value of a");
+  set(b, "value of b");
+  // `a` was not read yet: reading it sets its mark, so the keys are compared.
+  EXPECT_EQ(get_any(b).key, b);
+  EXPECT_EQ(word::Fetched::get(state(a)), 0u);
+  EXPECT_EQ(get_any(b).key, b) << "still unread";
+  get(a);
+  EXPECT_EQ(get_any(b).key, a);
+  // A minute later a read updates the access time.
+  engine_.shared().clock.freeze_for_test(1060);
+  EXPECT_EQ(get_any(b).key, b);
+  EXPECT_EQ(word::AccessS::get(state(a)), 1000u);
+}
+
+TEST_F(CallerCompares, ItemsThatAreOverAreNeverAnswers) {
+  engine_.shared().clock.freeze_for_test(1000);
+  set_both();
+  set(a, "short", 10);
+  EXPECT_EQ(get(a).value, "short");
+  engine_.shared().clock.freeze_for_test(1010);
+  EXPECT_EQ(get_any(b), (Found{b, "value of b"}));
+  EXPECT_EQ(get_any(a), Found());
+  set(a, "again");
+  get(a);
+  engine_.flush_all(0);
+  EXPECT_EQ(get_any(a), Found());
+  EXPECT_EQ(get_any(b), Found());
+}
+
+TEST_F(CallerCompares, ReplacedAndRemovedItemsAreNeverAnswers) {
+  set_both();
+  set(a, "second value of a");
+  EXPECT_EQ(get_any(a).value, "second value of a");
+  execute({.action = Action::remove, .key = a});
+  get(b);
+  const Found of_a = get_any(a);
+  EXPECT_TRUE(of_a == Found() || of_a.key == b);
+  EXPECT_EQ(get(a), Found());
+  EXPECT_EQ(get_any(b).value, "value of b");
+}
+
+TEST_F(CallerCompares, AStaleItemIsNeverAnotherKeysAnswer) {
+  set_both();
+  ASSERT_EQ(invalidate(a), Status::removed);
+  EXPECT_EQ(get_any(b).key, b);
+  EXPECT_EQ(get_any(a).key, a);
+  EXPECT_EQ(get_any(b).key, b);
+}
+
+TEST_F(CallerCompares, CountsAsTheGetThatItIs) {
+  set_both();
+  const StoreTotals before = counters();
+  get_any(b);
+  get_any("other");
+  EXPECT_EQ(counters().cmd_get, before.cmd_get + 2);
+  EXPECT_EQ(counters().get_hits, before.get_hits + 1);
+}
+
+// Among writes in the same batch: the right answer, or an item that the other key of the pair had at some time of it.
+TEST(KeyCheck, IsRightOrOfAnotherKeyOverRandomOperations) {
+  Store store(small_store());
+  std::mt19937 random(1);
+  std::unordered_map<std::string, std::string> model;
+  std::vector<std::string> names;
+  for (const CollidingKeys& pair : pairs()) names.insert(names.end(), {pair.a, pair.b});
+  std::uint64_t others = 0, right = 0;
+  for (int round = 0; round < 4000; ++round) {
+    const std::size_t count = random() % 20 + 1;
+    const bool reads_only = random() % 2 == 0;
+    std::vector<std::string> values(count), expected(count);
+    std::vector<Request> requests;
+    std::unordered_map<std::string, std::vector<std::string>> had;
+    for (const auto& [name, value] : model) had[name].push_back(value);
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::string& name = names[random() % names.size()];
+      const auto what = reads_only ? 9u : random() % 10;
+      if (what < 2) {
+        values[i] = model[name] = "v" + std::to_string(random());
+        had[name].push_back(values[i]);
+        requests.push_back({.action = Action::set, .key = name, .value = values[i]});
+      } else if (what < 3) {
+        model.erase(name);
+        requests.push_back({.action = Action::remove, .key = name});
+      } else {
+        expected[i] = model.contains(name) ? model[name] : "";
+        requests.push_back({.key = name, .key_check = random() % 3 != 0 ? KeyCheck::caller : KeyCheck::store});
+      }
+    }
+    store.execute(requests, [&](std::size_t i, const Reply& r) {
+      const Request& asked = requests[i];
+      if (asked.action != Action::get) return;
+      if (r.code == Code::miss) {
+        EXPECT_EQ(expected[i], "");
+      } else if (r.key() == asked.key) {
+        EXPECT_EQ(r.value, expected[i]);
+        right += asked.key_check == KeyCheck::caller ? 1 : 0;
+      } else {
+        EXPECT_EQ(asked.key_check, KeyCheck::caller);
+        const std::vector<std::string>& of_other = had[std::string(r.key())];
+        EXPECT_NE(std::ranges::find(of_other, r.value), of_other.end());
+        ++others;
+      }
+    });
+  }
+  EXPECT_GT(others, 100u) << "the pairs did not collide";
+  EXPECT_GT(right, 100u);
 }
 
 }  // namespace

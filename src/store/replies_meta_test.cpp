@@ -4,6 +4,7 @@
 #include <string>
 
 #include "index/cuckoo/colliding_keys.hpp"
+#include "store/lane_harness.hpp"
 #include "store/reply_expect.hpp"
 
 namespace tandem::codec {
@@ -89,15 +90,15 @@ TEST(MetaReplies, GetWhoseKeyTheClientComparesMayReturnAnother) {
   options.item_bytes_expected = 1 << 20;  // the smallest index
   const CollidingKeys keys = colliding_keys(options.hash_seed, 1)[0];
   for (const string flags : {"", " F9"}) {
-    ReplyHarness server({}, options);
-    server.exchange("ms " + keys.a + " 1" + flags + "\r\na\r\nmg " + keys.a + "\r\n");
-    server.exchange("ms " + keys.b + " 2\r\nbb\r\nmg " + keys.b + "\r\n");
+    LaneHarness stores({}, {}, options);
+    const auto exchange = [&](const string& input) { return stores.exchange(input).with; };
+    exchange("ms " + keys.a + " 1" + flags + "\r\na\r\nmg " + keys.a + "\r\n");
+    exchange("ms " + keys.b + " 2\r\nbb\r\nmg " + keys.b + "\r\n");
     const string a = "VA 1 k" + keys.a + "\r\na\r\n", b = "VA 2 k" + keys.b + "\r\nbb\r\n";
-    const auto ask = [&](const string& key, const string& f) {
-      return server.exchange("mg " + key + " " + f + "\r\n");
-    };
-    EXPECT_EQ(ask(keys.b, "v K"), a) << "key and value of the other item";
-    EXPECT_EQ(ask(keys.b, "v K s"), "VA 1 k" + keys.a + " s1\r\na\r\n");
+    const auto ask = [&](const string& key, const string& f) { return exchange("mg " + key + " " + f + "\r\n"); };
+    const string either = ask(keys.b, "v K");
+    EXPECT_TRUE(either == a || either == b) << either;
+    EXPECT_EQ(ask(keys.b, "v K s"), "VA 1 k" + keys.a + " s1\r\na\r\n") << "key and value of the other item";
     EXPECT_EQ(ask(keys.b, "v k"), b);
     EXPECT_EQ(ask(keys.b, "v"), "VA 2\r\nbb\r\n");
     EXPECT_EQ(ask(keys.a, "v K"), a);
@@ -105,7 +106,7 @@ TEST(MetaReplies, GetWhoseKeyTheClientComparesMayReturnAnother) {
     EXPECT_EQ(ask(keys.b, "v K N30"), b);
     EXPECT_EQ(ask(keys.b, "v K R30"), b);
     // Stale items and their tokens are exact, too.
-    server.exchange("md " + keys.a + " I\r\n");
+    exchange("md " + keys.a + " I\r\n");
     EXPECT_EQ(ask(keys.b, "v K"), b);
     EXPECT_EQ(ask(keys.a, "v K"), "VA 1 k" + keys.a + " X W\r\na\r\n");
     EXPECT_EQ(ask(keys.b, "v K"), b);

@@ -10,13 +10,13 @@
 
 #include "codec/protocol.hpp"
 #include "codec/reply.hpp"
-#include "pipeline/executor.hpp"
+#include "codec/reply_writer.hpp"
 #include "store/engine.hpp"
-#include "task/write_response.hpp"
+#include "task/one_by_one.hpp"
 
 namespace tandem::codec {
 
-class ReplyHarness : private ResponseWriter, private ServerControl, private Administration {
+class ReplyHarness : private ResultSink, private ServerControl, private Administration {
  public:
   static constexpr std::uint32_t start_s = 1000;
 
@@ -24,7 +24,7 @@ class ReplyHarness : private ResponseWriter, private ServerControl, private Admi
       : options_(options),
         engine_(engine_options),
         context_(engine_.make_context()),
-        executor_(*context_),
+        one_by_one_(*context_),
         parser_(options_, engine_.shared().clock),
         batch_(64) {
     set_time(start_s);
@@ -112,7 +112,7 @@ class ReplyHarness : private ResponseWriter, private ServerControl, private Admi
   }
 
   void run() {
-    executor_.run(batch_, *this);
+    one_by_one_.run(batch_, *this);
     batch_.clear();
   }
 
@@ -131,9 +131,8 @@ class ReplyHarness : private ResponseWriter, private ServerControl, private Admi
     return text;
   }
 
-  bool write(Batch& batch, Strip strip) override {
-    task::write_response(batch, strip, {engine_.shared().heap, engine_.shared().clock, options_, out_});
-    return true;
+  void write(Batch& batch, std::uint32_t i) override {
+    write_reply(batch.query(i), batch.result(i), {engine_.shared().heap, engine_.shared().clock, options_, out_});
   }
   void control(Batch& batch, std::uint32_t i) override {
     const StreamRequest request = execute_control(batch.query(i), options_, *this, out_);
@@ -204,7 +203,7 @@ class ReplyHarness : private ResponseWriter, private ServerControl, private Admi
   bool tracks_sizes_ = false, crawls_ = true;
   Engine engine_;
   Engine::ContextPtr context_;
-  Executor executor_;
+  OneByOne one_by_one_;
   Parser parser_;
   Batch batch_;
   Output out_;

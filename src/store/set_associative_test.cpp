@@ -114,8 +114,10 @@ TEST_F(SetStore, ABatchOfSetsEvictsInPlace) {
     batch.next() = query(Opcode::store, key, value);
     batch.commit();
   }
-  NoWriter writer;
-  Executor(*context_).run(batch, writer);
+  struct Nobody final : ResultSink {
+    void write(Batch&, std::uint32_t) override {}
+  } nobody;
+  OneByOne(*context_).run(batch, nobody);
   for (std::uint32_t i = 0; i < count; ++i) EXPECT_EQ(batch.result(i).status, Status::stored);
   EXPECT_EQ(engine_.stats().items, few_entries);
   EXPECT_EQ(engine_.stats().counters.evictions, count - few_entries);

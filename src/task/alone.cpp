@@ -22,22 +22,25 @@ void find(Context& context, Batch& batch) noexcept {
 // Ends the epoch, and before it what the query has used.
 class Used {
  public:
-  Used(Context& context, StripState& one) noexcept : context_(context), one_(one) { context.enter(); }
+  Used(Context& context, QueryState& one) noexcept : context_(context), one_(one) { context.enter(); }
   Used(const Used&) = delete;
   Used& operator=(const Used&) = delete;
   ~Used() {
-    if (is_done) release_slots(context_, one_);
+    if (is_done) {
+      release_slots(context_, one_);
+      if (context_.displaced_count != 0) context_.retire_displaced();
+    }
     context_.epoch.exit();
   }
   bool is_done = false;
 
  private:
   Context& context_;
-  StripState& one_;
+  QueryState& one_;
 };
 
 // In an epoch, when MM has run.
-Settled execute(Context& context, Batch& batch, StripState& one, Answer& answer) {
+Settled execute(Context& context, Batch& batch, QueryState& one, Answer& answer) {
   Shared& shared = context.shared;
   Used used(context, one);
   Settled settled = Settled::needs_slot;
@@ -52,7 +55,7 @@ Settled execute(Context& context, Batch& batch, StripState& one, Answer& answer)
     used.is_done = true;
     answer.answer();
   } else {
-    cut(context, batch, one, 0);
+    release_unused(context, batch, one);
   }
   return settled;
 }
@@ -65,27 +68,24 @@ void execute_alone(Context& context, Batch& batch, Answer& answer) {
   batch.leave_found();
   context.tasks.queries_total.add();
   context.retired_bytes = 0;
-  StripState one;
-  one.plain_reads = q.is_plain_read();
+  QueryState one;
+  one.plain_read = q.is_plain_read();
   one.is_prepared = true;
-  one.slot[0] = one.fill[0] = no_location;
-  one.refused[0] = Status::none;
   for (auto settled = Settled::needs_slot; settled != Settled::done;) {
     batch.fingerprints()[0] =
         q.operation().has_key ? fingerprint_of(q.key, q.key_bytes, shared.hash_seed) : Fingerprint{1, 0};
-    one.strip = {0, 1};
     if (TD_UNLIKELY(context.remote != nullptr) && shared.placement.wants_search() && !batch.searched_at(0)) {
       const std::uint64_t from = cycles_now();
       context.remote->let_go();  // of what was asked for others
       context.remote->search(batch, 0);
       context.waited_ticks += cycles_now() - from;
     }
-    memory(context, batch, one);
+    if (!one.plain_read) static_cast<void>(prepare_write(context, batch, one));
     // A slot that was refused is not asked for again.
-    one.refuse_first = one.refused[0] == Status::out_of_memory;
+    one.refuses = one.refused == Status::out_of_memory;
     settled = execute(context, batch, one, answer);
     if (TD_UNLIKELY(settled == Settled::needs_room))
-      one.refuse_first = !make_index_room(context, batch.fingerprints()[0], q.key_view());
+      one.refuses = !make_index_room(context, batch.fingerprints()[0], q.key_view());
   }
   if (TD_LIKELY(context.remote == nullptr)) return;
   context.remote->end();

@@ -164,8 +164,8 @@ struct Context {
   std::unique_ptr<RemoteSearch> remote;  // nullptr: the host has the index
   Observer* observer = nullptr;          // nullptr: no client watches; set by the context's thread
   RedoRecord* redo = nullptr;            // in the memory file; nullptr: no file, or no free record
-  // By position in the strip: items as they were when the strip's queries changed them, for the replies.
-  std::array<ItemCopy, strip_queries_max> copies;
+  // The item as it was when a query changed it, for the reply.
+  ItemCopy copy;
   // Of the scan that runs, or ran last; nullptr: the index is not ordered, or a visitor has them.
   std::unique_ptr<ScanCopies> scan_copies;
   // Items that writes have displaced: retired together, when a slot is taken for a set or a strip ends.

@@ -6,7 +6,7 @@
 #include "placement/mirrored/replica_log.hpp"
 #include "task/context.hpp"
 #include "task/key_compare.hpp"
-#include "task/strip_state.hpp"
+#include "task/query_state.hpp"
 
 namespace tandem::task {
 
@@ -82,12 +82,10 @@ TD_INLINE void set_hit(Context& context, Result& r, const Item* item, std::uint6
   r.outcome = outcome::of_state(word);
 }
 
-// Plain: the query is a get.
-template <bool Plain>
 TD_INLINE void settle_hit(Context& context, const Query& q, Result& r, Item* item, const ItemVersion& seen,
                           std::uint64_t key_offset, std::uint32_t now_s) noexcept {
   set_hit(context, r, item, seen.state, seen.fixed, key_offset);
-  if (TD_LIKELY(!q.has(option::no_bump) && (Plain || q.opcode != Opcode::debug))) mark_access(item, seen.state, now_s);
+  if (TD_LIKELY(!q.has(option::no_bump) && q.opcode != Opcode::debug)) mark_access(item, seen.state, now_s);
 }
 
 // Whether a good candidate may be returned without comparing its key, because the caller compares it. False where the
@@ -100,7 +98,7 @@ TD_INLINE bool is_key(const Query& q, const Item* item, std::uint64_t fixed, std
   return word::KeyBytes::get(fixed) == q.key_bytes && bytes_equal(item->bytes() + key_offset, q.key, q.key_bytes);
 }
 
-// Parameters that are the same for each query of a strip.
+// What all steps of a read share.
 struct Reading {
   Context& context;
   Batch& batch;
@@ -108,12 +106,12 @@ struct Reading {
   std::uint32_t stamp = 0;  // where the index stamps accesses
   std::uint64_t flush_cas;
 
-  Reading(Context& c, Batch& b, const StripState& state) noexcept
+  Reading(Context& c, Batch& b, const QueryState& state) noexcept
       : context(c), batch(b), now_s(state.now_s), flush_cas(state.flush_cas) {}
 };
 
 template <IndexKind I>
-TD_INLINE Reading reading_of(Context& context, Batch& batch, const StripState& state) noexcept {
+TD_INLINE Reading reading_of(Context& context, Batch& batch, const QueryState& state) noexcept {
   Reading reading(context, batch, state);
   if constexpr (StampsAccesses<I>) reading.stamp = context.shared.index_as<I>().stamp_now();
   return reading;
@@ -153,12 +151,11 @@ TD_NOINLINE void settle_slowly(const Reading& reading, std::uint32_t i, const It
   const bool expired = is_expired(seen.state, reading.now_s);
   if (TD_UNLIKELY(expired || is_flushed(seen, reading.flush_cas)))
     return settle_expired<I>(context, q, f, item, expired);
-  settle_hit<false>(context, q, r, item, seen, key_offset_of(seen.fixed), reading.now_s);
+  settle_hit(context, q, r, item, seen, key_offset_of(seen.fixed), reading.now_s);
   note_access<I>(reading, i, q, context.shared.heap.location_of(item));
 }
 
-// Flushed: whether flush_all was ever called. Without it the items' CAS ids are not read.
-template <IndexKind I, bool Plain, bool Flushed>
+template <IndexKind I>
 TD_INLINE void settle(const Reading& reading, std::uint32_t i, const Query& q, Location location, Result& r) noexcept {
   Item* const item = reading.context.shared.heap.at(location);
   if (TD_LIKELY(location != no_location)) {
@@ -168,47 +165,12 @@ TD_INLINE void settle(const Reading& reading, std::uint32_t i, const Query& q, L
     if (TD_LIKELY(seen.is_live() &&
                   (answers_any_key(q, seen.state, !q.has(option::no_bump) && needs_mark(seen.state, reading.now_s)) ||
                    is_key(q, item, seen.fixed, key_offset)) &&
-                  !is_expired(seen.state, reading.now_s) && (!Flushed || !is_flushed(seen, reading.flush_cas)))) {
-      settle_hit<Plain>(reading.context, q, r, item, seen, key_offset, reading.now_s);
+                  !is_expired(seen.state, reading.now_s) && !is_flushed(seen, reading.flush_cas))) {
+      settle_hit(reading.context, q, r, item, seen, key_offset, reading.now_s);
       return note_access<I>(reading, i, q, location);
     }
   }
   settle_slowly<I>(reading, i, location != no_location ? item : nullptr);
-}
-
-// A key's bit in StripState::read_items; other keys may share it.
-TD_INLINE std::uint64_t key_bit(Fingerprint f) noexcept { return std::uint64_t{1} << f.signature % 64; }
-
-// Answers a get from an item image that a device copied, without reading the item's own line. The image is valid if
-// nothing changed under the key's stripe since the launch. False: the item or the index must be read.
-template <DeviceAnswers I, bool Flushed>
-TD_INLINE bool settle_by_image(const Reading& reading, std::uint32_t i, std::uint64_t read_items) noexcept {
-  Context& context = reading.context;
-  const Batch& batch = reading.batch;
-  const Query& q = batch.query(i);
-  const Item* const image = batch.image(i);
-  if (TD_UNLIKELY(image == nullptr)) return false;
-  if (TD_UNLIKELY((read_items & key_bit(batch.fingerprints()[i])) != 0)) return false;
-  if (TD_UNLIKELY(
-          !unchanged_since(context.shared.index_as<I>(), reading.batch.fingerprints()[i], batch.found.launch))) {
-    context.counters.device_images_changed.add();
-    return false;
-  }
-  const std::uint64_t word = image->state_word.load(std::memory_order_relaxed);
-  const std::uint64_t fixed = image->fixed();
-  const std::uint64_t key_offset = key_offset_of(fixed);
-  const bool marks = word::Accessed::get(word) == 0;
-  if (TD_UNLIKELY(!(answers_any_key(q, word, marks) || is_key(q, image, fixed, key_offset)) ||
-                  is_expired(word, reading.now_s) || (Flushed && is_flushed({word, fixed}, reading.flush_cas)))) {
-    return false;
-  }
-  set_hit(context, reading.batch.result(i), image, word, fixed, key_offset);
-  if (TD_UNLIKELY(marks)) {
-    Item* const item = context.shared.heap.at(reading.batch.locations()[i]);
-    mark_access(item, item->state_acquire(), reading.now_s);
-  }
-  note_access<I>(reading, i, q, batch.locations()[i]);
-  return true;
 }
 
 // A meta get of a stale item with a free recache token takes the token, as in memcached even without the flags N and
@@ -217,63 +179,12 @@ TD_INLINE bool may_win_stale(const Query& q, const Result& r) noexcept {
   return r.outcome == outcome::stale && q.has(option::meta) && q.opcode == Opcode::get;
 }
 
-template <IndexKind I, bool Flushed, bool Images>
-void settle_all(Context& context, Batch& batch, const StripState& state) noexcept {
-  const Reading reading = reading_of<I>(context, batch, state);
-  const Query* const queries = batch.queries();
-  const Location* const locations = batch.locations();
-  Result* const results = batch.results();
-  const std::uint32_t end = state.strip.end;
-  std::uint64_t hits = 0, by_image = 0, read_items = 0;
-  bool any_to_win = false;
-  for (std::uint32_t i = state.strip.begin; i < end; ++i) {
-    if constexpr (Images) {
-      if (TD_LIKELY((settle_by_image<I, Flushed>(reading, i, read_items)))) {
-        ++by_image;
-        continue;
-      }
-    }
-    settle<I, true, Flushed>(reading, i, queries[i], locations[i], results[i]);
-    hits += results[i].status == Status::hit;
-    if constexpr (Images) read_items |= key_bit(batch.fingerprints()[i]);
-    any_to_win |= may_win_stale(queries[i], results[i]);
-  }
-  const std::uint64_t queries_done = state.strip.size();
-  context.counters.cmd_get.add(queries_done);
-  hits += by_image;
-  if constexpr (Images) context.counters.device_images.add(by_image);
-  context.counters.get_hits.add(hits);
-  context.counters.get_misses.add(queries_done - hits);
-  if (TD_UNLIKELY(any_to_win)) {
-    for (std::uint32_t i = state.strip.begin; i < end; ++i) {
-      if (may_win_stale(queries[i], results[i])) win_stale<I>(context, batch, i);
-    }
-  }
-}
-
-// Completes all queries of a strip of plain reads. REQUIRES: inside an epoch, after search(), state.plain_reads.
+// Completes a plain read (Opcode::get without touch, vivify or recache), or a debug query.
 template <IndexKind I>
-void key_compare(Context& context, Batch& batch, StripState& state) noexcept {
-  if constexpr (DeviceAnswers<I>) {
-    if (batch.found.images != nullptr)
-      return (state.flush_cas != 0 ? settle_all<I, true, true> : settle_all<I, false, true>)(context, batch, state);
-  }
-  (state.flush_cas != 0 ? settle_all<I, true, false> : settle_all<I, false, false>)(context, batch, state);
-}
-
-// Completes one plain read (Opcode::get without touch, vivify or recache), or a debug query.
-template <IndexKind I>
-void key_compare_one(Context& context, Batch& batch, StripState& state, std::uint32_t i) noexcept {
+void key_compare(Context& context, Batch& batch, const QueryState& state) noexcept {
+  const std::uint32_t i = state.query;
   const Reading reading = reading_of<I>(context, batch, state);
-  if constexpr (DeviceAnswers<I>) {
-    if (batch.found.images != nullptr && settle_by_image<I, true>(reading, i, state.read_items)) {
-      context.counters.device_images.add();
-      return count_read(context.counters, Status::hit);  // the image belongs to the batch
-    }
-  }
-  settle<I, false, true>(reading, i, batch.query(i), batch.locations()[i], batch.result(i));
-  state.has_hits |= batch.result(i).status == Status::hit;
-  if constexpr (DeviceAnswers<I>) state.read_items |= key_bit(batch.fingerprints()[i]);
+  settle<I>(reading, i, batch.query(i), batch.locations()[i], batch.result(i));
   if (batch.query(i).opcode == Opcode::debug) return;
   count_read(context.counters, batch.result(i).status);
   if (TD_UNLIKELY(may_win_stale(batch.query(i), batch.result(i)))) win_stale<I>(context, batch, i);

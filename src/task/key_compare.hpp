@@ -1,17 +1,11 @@
-// Access marks of a hit on its item, and which queries an item image answers.
+// Access marks of a hit on its item.
 #pragma once
 #include <span>
 
 #include "task/context.hpp"
-#include "task/strip_state.hpp"
+#include "task/query_state.hpp"
 
 namespace tandem::task {
-
-// Whether a device's image of the item can answer the query. Some meta replies report earlier accesses, which only the
-// item itself records.
-TD_INLINE bool is_read_by_image(const Query& q) noexcept {
-  return q.is_plain_read() && !q.has(option::meta | option::no_bump);
-}
 
 // Whether a hit has something to write: CLOCK's bit, "fetched", or the access second when it is older than a minute.
 inline constexpr std::uint64_t access_marks = word::Accessed::mask | word::Fetched::mask;

@@ -1,5 +1,5 @@
 // Entry points of the code that is compiled for each kind of index, called from code that is compiled once, for a
-// batch, a sweep or a set. Each kind has one KindCode (pipeline/executor-inl.hpp, code_of); a store uses that of its
+// query, a sweep or a set. Each kind has one KindCode (task/code-inl.hpp, code_of); a store uses that of its
 // index.
 #pragma once
 #include <cstddef>
@@ -16,10 +16,8 @@ enum class Settled : std::uint8_t;
 }  // namespace task
 
 class Batch;
-class Executor;
-class ResponseWriter;
 struct Context;
-struct StripState;
+struct QueryState;
 
 // Which of its victims an eviction spares after all: good ones, those used since they were chosen, or none.
 enum class Spare : std::uint8_t { good, used, none };
@@ -29,10 +27,8 @@ inline constexpr std::size_t victims_per_sweep_max = 64;
 
 struct KindCode {
   std::string_view kind;
-  // Executor::run().
-  void (*run)(Executor& executor, Batch& batch, ResponseWriter& writer);
   // task::execute().
-  task::Settled (*execute)(Context& context, Batch& one, StripState& state) noexcept;
+  task::Settled (*execute)(Context& context, Batch& one, QueryState& state) noexcept;
   // task::store_plain().
   bool (*store_plain)(Context& context, const task::SetOperation& op, ItemVersion& stored) noexcept;
   // task::unlink().

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "base/yield.hpp"
 #include "task/number.hpp"
@@ -41,8 +42,8 @@ bool is_garbage(const void* rule, const Item* item, std::uint64_t state) {
 }
 
 // Size of the item that a query will write if it builds on the key's present item; 0: it does not write one. If the
-// item changes before the query runs, the strip is cut there. searched: what the strip's search has found, inside an
-// epoch.
+// item changes before the query runs, the query needs a slot once more. searched: what the search has found, inside
+// an epoch.
 std::uint64_t need_of_change(Context& context, const Query& q, Fingerprint f, Location candidate,
                              Location searched) noexcept {
   Shared& shared = context.shared;
@@ -109,48 +110,39 @@ Location allocate_once(Context& context, SizeClass c, std::uint64_t item_bytes) 
 }
 
 // Whether the query is a set that will probably rewrite its item in place. Such a set takes a slot only if it cannot.
-// If it then gets none, the strip is cut there, and the next call prepares one outside the epoch.
 TD_INLINE bool will_store_in_place(const Context& context, const Batch& batch, std::uint32_t i) noexcept {
   return context.epoch.active() && is_plain_set(batch.query(i)) && batch.locations()[i] != no_location &&
          may_store_in_place(context);
 }
 
-// Gives the strip's queries from `i` on slots from the cache. Returns the first one that the cache cannot serve, or the
-// strip's end.
-std::uint32_t prepare_slots(Context& context, Batch& batch, StripState& state, std::uint32_t i) noexcept {
+// Gives the query a slot from the cache, if it needs one. Returns the bytes of the item that the cache has none for;
+// 0: the query has what it needs, or is refused.
+std::uint64_t prepare_slot(Context& context, Batch& batch, QueryState& state) noexcept {
   Heap& heap = context.shared.heap;
   const Heap::Cache::Lock lock(context.cache);
-  for (; i < state.strip.end; ++i) {
-    Query& q = batch.query(i);
-    const std::uint32_t at = state.at(i);
-    state.slot[at] = state.fill[at] = no_location;
-    state.refused[at] = Status::none;
-    if (is_piece(q)) {
-      state.fill[at] = batch.filled()[i];
-      const Item* const piece = heap.at(batch.filled()[i]);
-      q.value = piece->value();
-      q.value_bytes = static_cast<std::uint32_t>(heap.value_bytes(piece));
-    } else if (q.opcode == Opcode::store && q.has(option::prefilled)) {
-      state.slot[at] = batch.filled()[i];
-    }
-    if (TD_UNLIKELY(state.refuse_first && at == 0)) state.refused[at] = Status::out_of_memory;
-    if (state.slot[at] != no_location || state.refused[at] != Status::none) continue;
-    if (will_store_in_place(context, batch, i)) continue;
-    context.spared = no_location;
-    const std::uint64_t need_bytes = need_of(context, batch, i);
-    if (need_bytes == 0) continue;
-    if (TD_UNLIKELY(need_bytes > context.shared.policy.item_bytes_max)) {
-      state.refused[at] = Status::too_large;
-      continue;
-    }
-    const SizeClass c = heap.size_class(need_bytes);
-    state.slot[at] = heap.allocate(context.cache, c, need_bytes);
-    if (TD_UNLIKELY(state.slot[at] == no_location)) {
-      state.need_bytes = need_bytes;
-      return i;
-    }
+  Query& q = batch.query(state.query);
+  state.slot = state.fill = no_location;
+  state.refused = Status::none;
+  if (is_piece(q)) {
+    state.fill = batch.filled()[state.query];
+    const Item* const piece = heap.at(state.fill);
+    q.value = piece->value();
+    q.value_bytes = static_cast<std::uint32_t>(heap.value_bytes(piece));
+  } else if (q.opcode == Opcode::store && q.has(option::prefilled)) {
+    state.slot = batch.filled()[state.query];
   }
-  return i;
+  if (TD_UNLIKELY(state.refuses)) state.refused = Status::out_of_memory;
+  if (state.slot != no_location || state.refused != Status::none) return 0;
+  if (will_store_in_place(context, batch, state.query)) return 0;
+  context.spared = no_location;
+  const std::uint64_t need_bytes = need_of(context, batch, state.query);
+  if (need_bytes == 0) return 0;
+  if (TD_UNLIKELY(need_bytes > context.shared.policy.item_bytes_max)) {
+    state.refused = Status::too_large;
+    return 0;
+  }
+  state.slot = heap.allocate(context.cache, heap.size_class(need_bytes), need_bytes);
+  return state.slot == no_location ? need_bytes : 0;
 }
 
 std::size_t victims_wanted(const Heap& heap, SizeClass c) noexcept {
@@ -378,41 +370,30 @@ Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcep
   return no_location;
 }
 
-void prepare_writes(Context& context, Batch& batch, StripState& state) noexcept {
+bool prepare_write(Context& context, Batch& batch, QueryState& state) noexcept {
+  const std::uint64_t missing_bytes = prepare_slot(context, batch, state);
   const bool in_epoch = context.epoch.active();
-  for (std::uint32_t i = state.strip.begin; (i = prepare_slots(context, batch, state, i)) != state.strip.end; ++i) {
-    const bool first = i == state.strip.begin;
-    Location& slot = state.slot[state.at(i)];
-    if (!in_epoch) slot = allocate(context, state.need_bytes, first);
-    if (slot != no_location) continue;
-    if (in_epoch || !first) {
-      state.strip.end = i;
-      break;
-    }
-    state.refused[0] = Status::out_of_memory;
+  if (TD_UNLIKELY(missing_bytes != 0) && !in_epoch) {
+    state.slot = allocate(context, missing_bytes, true);
+    if (state.slot == no_location) state.refused = Status::out_of_memory;
   }
   context.spared = no_location;
+  return missing_bytes == 0 || !in_epoch;
 }
 
-void cut(Context& context, Batch& batch, StripState& state, std::uint32_t end) noexcept {
+void release_unused(Context& context, const Batch& batch, QueryState& state) noexcept {
+  const Location slot = std::exchange(state.slot, no_location);
+  const Query& q = batch.query(state.query);
+  if (slot == no_location || (q.has(option::prefilled) && !is_piece(q))) return;
   const Heap::Cache::Lock lock(context.cache);
-  for (std::uint32_t i = end; i < state.strip.end; ++i) {
-    const Location slot = state.slot[state.at(i)];
-    // A value received earlier stays in `fill`, where memory() finds it again.
-    if (slot == no_location || (batch.query(i).has(option::prefilled) && slot == batch.filled()[i])) continue;
-    context.shared.heap.release(context.cache, slot);
-  }
-  state.strip.end = end;
+  context.shared.heap.release(context.cache, slot);
 }
 
-void release_write_slots(Context& context, StripState& state) noexcept {
+void release_slot(Context& context, QueryState& state) noexcept {
   Heap& heap = context.shared.heap;
   const Heap::Cache::Lock lock(context.cache);
-  for (std::uint32_t i = 0; i < state.strip.size(); ++i) {
-    if (state.slot[i] != no_location) heap.release(context.cache, state.slot[i]);
-    if (state.fill[i] != no_location) heap.release(context.cache, state.fill[i]);
-  }
-  context.retire_displaced_now();
+  if (state.slot != no_location) heap.release(context.cache, state.slot);
+  if (state.fill != no_location) heap.release(context.cache, state.fill);
 }
 
 }  // namespace tandem::task

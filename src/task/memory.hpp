@@ -1,22 +1,17 @@
-// MM: slots for the items that the strip's queries will write, and the eviction that frees them (Mega-KV 7.2: batched
-// allocation and eviction, CLOCK).
+// MM: slots for the items that queries will write, and the eviction that frees them (Mega-KV 7.2: batched eviction,
+// CLOCK).
 //
 // Eviction runs outside any epoch: inside one, a worker would block the reuse of the slots that it evicts.
 #pragma once
 #include "task/context.hpp"
-#include "task/strip_state.hpp"
+#include "task/query_state.hpp"
 
 namespace tandem::task {
 
-// Prepares a slot for every query of the strip that will write an item, except sets that will probably rewrite an item
-// in place. Cuts the strip at the first query for which no slot is available, so that the earlier ones can end their
-// epoch. Inside an epoch it takes only free slots. Outside it also evicts, and never cuts before the strip's first
-// query, which gets a slot or a reason in state.refused. REQUIRES: fingerprint() was called.
-void prepare_writes(Context& context, Batch& batch, StripState& state) noexcept;
-TD_INLINE void memory(Context& context, Batch& batch, StripState& state) noexcept {
-  state.has_hits = false;
-  if (TD_UNLIKELY(!state.plain_reads)) prepare_writes(context, batch, state);
-}
+// Prepares a slot for the item that the query will write, except for a set that will probably rewrite an item in place.
+// Outside an epoch it also evicts, and there is a slot or a reason in state.refused. Inside one it takes only free
+// slots; false: there is none. REQUIRES: the query's fingerprint is in the batch's column.
+bool prepare_write(Context& context, Batch& batch, QueryState& state) noexcept;
 
 // A slot for an item of so many bytes, evicting as the policy allows. no_location: nothing can be freed. REQUIRES: no
 // epoch, cache not locked. `wait`: also waits for other workers' epochs; without it the call returns quickly.
@@ -41,19 +36,15 @@ struct Reclaimed {
 };
 Reclaimed reclaim_garbage(Context& context, PageId page, std::uint32_t first_slot, std::uint32_t slots_max) noexcept;
 
-// Shortens the strip to end before query `end`, giving back the slots prepared for the rest.
-void cut(Context& context, Batch& batch, StripState& state, std::uint32_t end) noexcept;
+// Gives back what was prepared for a query that has not been executed. A value received earlier stays in the batch,
+// where prepare_write() finds it again.
+void release_unused(Context& context, const Batch& batch, QueryState& state) noexcept;
 
-// After the strip's last query has its result: retires displaced items and returns unused slots.
-void release_write_slots(Context& context, StripState& state) noexcept;
-TD_INLINE void release_slots(Context& context, StripState& state) noexcept {
-  if (TD_UNLIKELY(!state.plain_reads)) release_write_slots(context, state);
-}
-
-// The same for task::execute(), but for displaced items: those are retired together, before the epoch ends.
-TD_INLINE void release_slots_of_one(Context& context, StripState& state) noexcept {
-  if (state.plain_reads) return;
-  if (TD_UNLIKELY(state.slot[0] != no_location || state.fill[0] != no_location)) release_write_slots(context, state);
+// When the query's result has been used: returns an unused slot. Displaced items are retired together, before the epoch
+// ends.
+void release_slot(Context& context, QueryState& state) noexcept;
+TD_INLINE void release_slots(Context& context, QueryState& state) noexcept {
+  if (TD_UNLIKELY(state.slot != no_location || state.fill != no_location)) release_slot(context, state);
 }
 
 // Retired bytes after which an epoch ends, so that other workers can use them.

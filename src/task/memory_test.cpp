@@ -1,4 +1,4 @@
-// MM: which queries get a slot, its contents, where strips are cut, and eviction when memory is full.
+// MM: which queries get a slot, its contents, and eviction when memory is full.
 #include <vector>
 
 #include "task/task_fixture.hpp"
@@ -9,22 +9,22 @@ namespace {
 class Memory : public TaskTest {
  protected:
   using TaskTest::TaskTest;
-  // Runs MM alone and returns the slots.
-  StripState prepare() {
-    StripState state = look();
-    task::memory(context_, batch_, state);
+  // Runs MM alone for query i.
+  QueryState prepare(std::uint32_t i = 0) {
+    QueryState state = look(i);
+    EXPECT_TRUE(task::prepare_write(context_, batch_, state));
     return state;
   }
-  void give_back(StripState& state) { task::cut(context_, batch_, state, state.strip.begin); }
+  void give_back(QueryState& state) { task::release_unused(context_, batch_, state); }
 };
 
 // The write fills the slot, unless it rewrites the key's item in place.
 TEST_F(Memory, AStoreGetsASlotThatHoldsItsItem) {
   Query& q = add(Opcode::store, "key", std::string(100, 'v'));
   q.client_flags = 7;
-  StripState state = prepare();
-  ASSERT_NE(state.slot[0], no_location);
-  EXPECT_EQ(heap_.class_of(state.slot[0]), heap_.size_class(Item::total_bytes(7, 3, 100)));
+  QueryState state = prepare();
+  ASSERT_NE(state.slot, no_location);
+  EXPECT_EQ(heap_.class_of(state.slot), heap_.size_class(Item::total_bytes(7, 3, 100)));
   EXPECT_EQ(find("key"), nullptr);  // not in the index yet
   give_back(state);
 }
@@ -36,19 +36,19 @@ TEST_F(Memory, WhatWritesNothingGetsNone) {
   add(Opcode::touch, "there");
   add(Opcode::arithmetic, "absent");
   add(Opcode::get, "there", {}, option::vivify);
-  StripState state = prepare();
   for (std::uint32_t i = 0; i < batch_.size(); ++i) {
-    EXPECT_EQ(state.slot[i], no_location) << i;
-    EXPECT_EQ(state.refused[i], Status::none) << i;
+    const QueryState state = prepare(i);
+    EXPECT_EQ(state.slot, no_location) << i;
+    EXPECT_EQ(state.refused, Status::none) << i;
   }
 }
 
 // As in memcached, a full store refuses an append whether or not the key has an item.
 TEST_F(Memory, AnAppendToNothingGetsASlotForItsPiece) {
   add(Opcode::store, "absent", std::string(100, 'x')).mode = StoreMode::append;
-  StripState state = prepare();
-  ASSERT_NE(state.slot[0], no_location);
-  EXPECT_EQ(heap_.class_of(state.slot[0]), heap_.size_class(Item::total_bytes(0, 6, 100)));
+  QueryState state = prepare();
+  ASSERT_NE(state.slot, no_location);
+  EXPECT_EQ(heap_.class_of(state.slot), heap_.size_class(Item::total_bytes(0, 6, 100)));
   give_back(state);
 }
 
@@ -59,35 +59,31 @@ TEST_F(Memory, WhatChangesAnItemGetsASlotForTheChangedOne) {
   q.mode = StoreMode::append;
   add(Opcode::arithmetic, "number");
   add(Opcode::get, "absent", {}, option::vivify);
-  StripState state = prepare();
-  for (std::uint32_t i = 0; i < batch_.size(); ++i) ASSERT_NE(state.slot[i], no_location) << i;
-  EXPECT_EQ(heap_.class_of(state.slot[0]), heap_.size_class(Item::total_bytes(0, 4, 140)));
-  EXPECT_EQ(heap_.class_of(state.slot[1]), heap_.size_class(Item::total_bytes(0, 6, 3)));
-  give_back(state);
+  const std::uint64_t item_bytes[] = {Item::total_bytes(0, 4, 140), Item::total_bytes(0, 6, 3),
+                                      Item::total_bytes(0, 6, 0)};
+  for (std::uint32_t i = 0; i < batch_.size(); ++i) {
+    QueryState state = prepare(i);
+    ASSERT_NE(state.slot, no_location) << i;
+    EXPECT_EQ(heap_.class_of(state.slot), heap_.size_class(item_bytes[i])) << i;
+    give_back(state);
+  }
 }
 
 TEST_F(Memory, AnItemOverTheLimitIsRefused) {
   add(Opcode::store, "k", std::string(shared_.policy.item_bytes_max, 'x'));
-  add(Opcode::store, "other", "fits");
-  StripState state = prepare();
-  EXPECT_EQ(state.refused[0], Status::too_large);
-  EXPECT_EQ(state.slot[0], no_location);
-  EXPECT_NE(state.slot[1], no_location);
-  give_back(state);
+  const QueryState state = prepare();
+  EXPECT_EQ(state.refused, Status::too_large);
+  EXPECT_EQ(state.slot, no_location);
 }
 
-TEST_F(Memory, CutGivesBackTheSlotsBehindIt) {
-  for (unsigned i = 0; i < 4; ++i) add(Opcode::store, "k" + std::to_string(i), "value");
-  StripState state = prepare();
-  const Location third = state.slot[2];
-  task::cut(context_, batch_, state, 2);
-  EXPECT_EQ(state.strip.end, 2u);
-  EXPECT_NE(state.slot[0], no_location);
-  clear();
-  add(Opcode::store, "another", "value");
-  add(Opcode::store, "and one", "value");
-  StripState next = prepare();
-  EXPECT_TRUE(next.slot[0] == third || next.slot[1] == third);
+TEST_F(Memory, WhatIsNotExecutedGivesItsSlotBack) {
+  add(Opcode::store, "k", "value");
+  QueryState state = prepare();
+  const Location slot = state.slot;
+  give_back(state);
+  EXPECT_EQ(state.slot, no_location);
+  QueryState next = prepare();
+  EXPECT_EQ(next.slot, slot);
   give_back(next);
 }
 

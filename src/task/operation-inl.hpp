@@ -9,18 +9,18 @@
 #include "task/publish-inl.hpp"
 #include "task/settled.hpp"
 #include "task/store_in_place.hpp"
-#include "task/strip_state.hpp"
+#include "task/query_state.hpp"
 
 namespace tandem::task {
 
 inline constexpr std::uint64_t no_cas = 0;
 
-// One query's view of the strip.
+// What an operation of one query works with.
 template <IndexKind I>
 struct Operation {
   Context& context;
   Batch& batch;
-  StripState& strip;
+  QueryState& state;
   std::uint32_t i;
   const Query& q;
   Result& r;
@@ -28,9 +28,9 @@ struct Operation {
 
   I& index() const noexcept { return context.shared.index_as<I>(); }
   Heap& heap() const noexcept { return context.shared.heap; }
-  Location& slot() const noexcept { return strip.slot[strip.at(i)]; }
+  Location& slot() const noexcept { return state.slot; }
   Location candidate() const noexcept { return batch.candidate(i); }
-  Status refused() const noexcept { return strip.refused[strip.at(i)]; }
+  Status refused() const noexcept { return state.refused; }
   StoreCounters& count() const noexcept { return context.counters; }
   // Of the item's size class, and of the class that the query's value asks for.
   ClassCounters& count_in_class_of(const Item* item) const noexcept {
@@ -44,8 +44,8 @@ struct Operation {
     count_in_own_class().cmd_set.add();
   }
 
-  StripTime time() const noexcept { return {strip.now_s, strip.flush_cas}; }
-  bool is_over(const ItemVersion& seen) const noexcept { return tandem::is_over(seen, strip.now_s, strip.flush_cas); }
+  StripTime time() const noexcept { return {state.now_s, state.flush_cas}; }
+  bool is_over(const ItemVersion& seen) const noexcept { return tandem::is_over(seen, state.now_s, state.flush_cas); }
   // The CAS id that clients see: with CAS off it is 0.
   std::uint64_t cas_of(const ItemVersion& seen) const noexcept {
     return context.shared.policy.cas ? seen.cas() : no_cas;
@@ -70,7 +70,7 @@ TD_NOINLINE void observe(const Operation<I>& op, const PresentItem& at) noexcept
   if (at.found == nullptr) {
     lookup = Lookup::not_found;
   } else if (at.good == nullptr) {
-    lookup = is_expired(at.seen.state, op.strip.now_s) ? Lookup::expired : Lookup::flushed;
+    lookup = is_expired(at.seen.state, op.state.now_s) ? Lookup::expired : Lookup::flushed;
   }
   op.context.observer->looked_up(op.q, lookup, at.good);
 }

@@ -1,4 +1,4 @@
-// Publication of a new item: the last step of each write that makes one, in the executor and in the lane.
+// Publication of a new item: the last step of each write that makes one.
 #pragma once
 #include "index/index_kind.hpp"
 #include "task/context.hpp"

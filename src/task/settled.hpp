@@ -8,8 +8,8 @@
 
 namespace tandem::task {
 
-// done: the query has its result. The rest change nothing, and the strip is cut before the query, because it needs
-// something that is only available outside an epoch.
+// done: the query has its result. The rest change nothing: the query needs something that is only available outside an
+// epoch.
 enum class Settled : std::uint8_t {
   done,
   needs_slot,  // a slot, or a larger one than MM prepared, because the key's item has changed

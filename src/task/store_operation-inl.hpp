@@ -8,21 +8,6 @@
 
 namespace tandem::task {
 
-// Whether an earlier query of the strip has a hit on the item, with a value that is copied only when the strip is
-// answered.
-template <IndexKind I>
-bool is_read_by_strip(const Operation<I>& op, const Item* item) noexcept {
-#if defined(TANDEM_CANARY)
-  if (canary_bites("get_after_set")) return false;
-#endif
-  if (!op.strip.has_hits) return false;
-  const Result* const results = op.batch.results();
-  for (std::uint32_t j = op.strip.strip.begin; j < op.i; ++j) {
-    if (TD_UNLIKELY(results[j].item == item) && results[j].status == Status::hit) return true;
-  }
-  return false;
-}
-
 // A store without memory, or too large. As in memcached, some modes remove the key's item.
 template <IndexKind I>
 Settled refuse_store(const Operation<I>& op) noexcept {
@@ -58,7 +43,7 @@ TD_INLINE std::optional<Settled> decide(const Operation<I>& op, typename I::Guar
       what.keep |= word::Stale::mask | (at.seen.state & word::Win::mask);
     }
   } else if (q.mode == StoreMode::add && at.good != nullptr) {
-    mark_access(at.good, at.seen.state, op.strip.now_s, word::Accessed::mask);  // used, but not fetched
+    mark_access(at.good, at.seen.state, op.state.now_s, word::Accessed::mask);  // used, but not fetched
     op.count_set();
     return op.finish(Status::not_stored);
   } else if (q.mode == StoreMode::replace && at.good == nullptr) {
@@ -80,7 +65,7 @@ Settled store(const Operation<I>& op) noexcept {
   const Item* item = op.heap().at(set.candidate);
   const bool needs_old = q.has(option::compare_cas | option::returns_old);
   PresentItem old;
-  if (TD_LIKELY(is_plain_set(q) && !is_read_by_strip(op, item) && store_in_place<I>(op.context, set, stored))) {
+  if (TD_LIKELY(is_plain_set(q) && store_in_place<I>(op.context, set, stored))) {
     if constexpr (StampsAccesses<I>) op.index().note_access(op.f, set.candidate, op.index().stamp_now());
   } else {
     if (TD_UNLIKELY(!q.has(option::prefilled) && !fill_slot(op.context, set, op.slot()))) return Settled::needs_slot;

@@ -1,4 +1,4 @@
-// The body of a set, for the lane and the executor: in place where possible, else as a new item beside the old one.
+// The body of a set, of a plain query and of a row: in place where possible, else as a new item beside the old one.
 #pragma once
 #include <optional>
 

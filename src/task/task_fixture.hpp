@@ -1,5 +1,4 @@
-// A small store and one strip over it, for tests that call tasks one by one, as the executor does, and check what each
-// leaves for the next.
+// A small store and a batch over it, for tests that call tasks one by one, and check what each leaves for the next.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -9,9 +8,9 @@
 
 #include "base/hash.hpp"
 #include "index/cuckoo/cuckoo_index.hpp"
+#include "task/codes.hpp"
 #include "task/evict-inl.hpp"
 #include "task/execute-inl.hpp"
-#include "task/index_operation-inl.hpp"
 #include "task/index_room.hpp"
 #include "task/key_compare-inl.hpp"
 #include "task/memory.hpp"
@@ -19,15 +18,6 @@
 #include "task/write_operation-inl.hpp"
 
 namespace tandem {
-
-// Tasks alone: no executor.
-inline constexpr KindCode task_code{.kind = CuckooIndex::kind,
-                                    .run = nullptr,
-                                    .execute = task::execute<CuckooIndex>,
-                                    .store_plain = task::store_plain<CuckooIndex>,
-                                    .unlink = task::unlink<CuckooIndex>,
-                                    .rescue = task::rescue<CuckooIndex>,
-                                    .move_to = task::move_to<CuckooIndex>};
 
 class TaskTest : public testing::Test {
  protected:
@@ -43,7 +33,7 @@ class TaskTest : public testing::Test {
         placement_(index_, heap_),
         shared_{.heap = heap_,
                 .index = index_,
-                .code = task_code,
+                .code = cuckoo_code,
                 .placement = placement_,
                 .epochs = epochs_,
                 .clock = clock_,
@@ -70,19 +60,23 @@ class TaskTest : public testing::Test {
     return q;
   }
 
-  // A strip of all queries of the batch (at most strip_queries_max), with its keys hashed.
-  StripState look() {
-    StripState state;
-    state.strip = {0, batch_.size()};
+  // For the batch's query i, with its key hashed.
+  QueryState look(std::uint32_t i = 0) {
+    const Query& q = batch_.query(i);
+    batch_.fingerprints()[i] = fingerprint_of(q.key, q.key_bytes, shared_.hash_seed);
+    QueryState state;
+    state.query = i;
     state.now_s = clock_.now_s();
-    task::fingerprint<CuckooIndex>(context_, batch_, state);
+    state.plain_read = q.is_plain_read();
     return state;
   }
-  // The strip's candidates. REQUIRES: inside an epoch.
-  void search(StripState& state) {
+  // Its candidate. REQUIRES: inside an epoch.
+  void search(QueryState& state) { search(batch_, state); }
+  void search(Batch& batch, QueryState& state) {
     state.flush_cas = shared_.flush_cas.load(std::memory_order_acquire);
-    task::search<CuckooIndex>(context_, batch_, state);
-    task::search_rest<CuckooIndex>(context_, batch_, state);
+    const Fingerprint* const f = batch.fingerprints() + state.query;
+    Location* const found = batch.locations() + state.query;
+    index_.search_second(f, index_.search_first(f, 1, found), found);
   }
   void clear() {
     batch_.clear();
@@ -91,12 +85,13 @@ class TaskTest : public testing::Test {
 
   // One query through MM, Search and its write, as a batch of its own. Leaves the query's result in the batch.
   task::Settled write() {
-    StripState state = look();
-    task::memory(context_, batch_, state);
+    QueryState state = look();
+    EXPECT_TRUE(task::prepare_write(context_, batch_, state));
     context_.enter();
     search(state);
-    const task::Settled settled = task::write_operation<CuckooIndex>(context_, batch_, state, 0);
+    const task::Settled settled = task::write_operation<CuckooIndex>(context_, batch_, state);
     task::release_slots(context_, state);
+    context_.retire_displaced();
     context_.epoch.exit();
     return settled;
   }
@@ -109,7 +104,7 @@ class TaskTest : public testing::Test {
     return status;
   }
 
-  // A set that makes room in the index where it needs some, as the executor and, unless growth is refused, maintenance
+  // A set that makes room in the index where it needs some, as a caller and, unless growth is refused, maintenance
   // do.
   Status store(const std::string& key, std::string_view value, std::uint32_t client_flags = 0,
                std::uint32_t expiry_s = Clock::never) {

@@ -50,7 +50,7 @@ Settled concatenate(const Operation<I>& op) noexcept {
     const std::uint32_t flags = old->client_flags();
     const std::uint64_t new_bytes = old_bytes + q.value_bytes;
     if (!slot_holds(op, Item::total_bytes(flags, q.key_bytes, new_bytes))) return Settled::needs_slot;
-    Item* const item = op.heap().format(op.slot(), old->key(), flags, new_bytes, 0, op.strip.now_s, old->binary_key());
+    Item* const item = op.heap().format(op.slot(), old->key(), flags, new_bytes, 0, op.state.now_s, old->binary_key());
     const bool append = q.mode == StoreMode::append;
     copy_value(item->value() + (append ? 0 : q.value_bytes), old, old_bytes);
     // An empty value may have no address.
@@ -97,7 +97,7 @@ Settled arithmetic(const Operation<I>& op) noexcept {
     }
     if (!slot_holds(op, Item::total_bytes(0, q.key_bytes, q.value_bytes))) return Settled::needs_slot;
     Item* const item =
-        op.heap().format(op.slot(), q.key_view(), 0, q.value_bytes, 0, op.strip.now_s, q.has(option::binary_key));
+        op.heap().format(op.slot(), q.key_view(), 0, q.value_bytes, 0, op.state.now_s, q.has(option::binary_key));
     std::memcpy(item->value(), q.value, q.value_bytes);
     if (const Settled s = publish(op, guard, at, q.vivify_expiry_s, 0); s != Settled::done) return s;
     op.r.cas = op.r.number;
@@ -123,7 +123,7 @@ Settled arithmetic(const Operation<I>& op) noexcept {
   const std::uint32_t flags = at.good->client_flags();
   if (!slot_holds(op, Item::total_bytes(flags, q.key_bytes, new_bytes))) return Settled::needs_slot;
   Item* const item =
-      op.heap().format(op.slot(), at.good->key(), flags, new_bytes, 0, op.strip.now_s, at.good->binary_key());
+      op.heap().format(op.slot(), at.good->key(), flags, new_bytes, 0, op.state.now_s, at.good->binary_key());
   std::memcpy(item->value(), digits, digit_count);
   std::memset(item->value() + digit_count, ' ', new_bytes - digit_count);
   const std::uint32_t expiry_s = q.has(option::touch) ? q.expiry_s : Item::expiry_of(at.seen.state);
@@ -154,7 +154,7 @@ Settled invalidate(const Operation<I>& op) noexcept {
       const std::uint32_t flags = old->client_flags();
       if (!slot_holds(op, Item::total_bytes(flags, q.key_bytes, value_bytes))) return Settled::needs_slot;
       Item* const item =
-          op.heap().format(op.slot(), old->key(), flags, value_bytes, 0, op.strip.now_s, old->binary_key());
+          op.heap().format(op.slot(), old->key(), flags, value_bytes, 0, op.state.now_s, old->binary_key());
       copy_value(item->value(), old, value_bytes);
     }
     typename I::Guard guard = op.index().lock(op.f);
@@ -232,7 +232,6 @@ Settled remove(const Operation<I>& op) noexcept {
 
 template <IndexKind I>
 void answer_hit(const Operation<I>& op, const PresentItem& at) noexcept {
-  op.strip.has_hits = true;
   op.r.item = at.good;
   op.r.state = at.seen.state;
   op.r.value_bytes = static_cast<std::uint32_t>(op.heap().value_bytes(at.good));
@@ -240,11 +239,10 @@ void answer_hit(const Operation<I>& op, const PresentItem& at) noexcept {
   op.r.outcome = outcome::of_state(at.seen.state);
 }
 
-// Copies the item that the guard found to the strip's place j. The copy is consistent if the item still has that
-// version afterwards.
+// Copies the item that the guard found. The copy is consistent if the item still has that version afterwards.
 template <IndexKind I>
-const Item* copy_of(const Operation<I>& op, const PresentItem& at, std::uint32_t j) noexcept {
-  char* const to = op.context.copies[op.strip.at(j)].bytes;
+const Item* copy_of(const Operation<I>& op, const PresentItem& at) noexcept {
+  char* const to = op.context.copy.bytes;
   auto* const copy = new (to) Item;
   copy->state_word.store(at.seen.state, std::memory_order_relaxed);
   copy->set_fixed(at.seen.fixed);
@@ -253,22 +251,12 @@ const Item* copy_of(const Operation<I>& op, const PresentItem& at, std::uint32_t
   return copy;
 }
 
-// Replies are written after the whole strip. Earlier hits on the item must show it as it was before this change, and
-// this query's reply must show its own change, even if other sets rewrite the item since. False: the item has changed
+// The query's reply must show its own change, even if other sets rewrite the item since. False: the item has changed
 // already.
 template <IndexKind I>
-bool keep_for_replies(const Operation<I>& op, const PresentItem& at) noexcept {
+bool keep_for_reply(const Operation<I>& op, const PresentItem& at) noexcept {
   if (op.heap().value_bytes(at.good) > ItemCopy::value_bytes_max) return true;  // not rewritten in place
-  if (op.q.opcode == Opcode::get) op.r.item = copy_of(op, at, op.i);
-  if (op.strip.has_hits) {
-    for (std::uint32_t j = op.strip.strip.begin; j < op.i; ++j) {
-      Result& r = op.batch.result(j);
-      if (r.item != at.good || r.status != Status::hit || op.batch.query(j).opcode != Opcode::get) continue;
-      const Item* const copy = copy_of(op, at, j);
-      if (TD_UNLIKELY(!is_still(at.good, at.seen))) return false;
-      r.item = copy;
-    }
-  }
+  if (op.q.opcode == Opcode::get) op.r.item = copy_of(op, at);
   return is_still(at.good, at.seen);
 }
 
@@ -278,12 +266,12 @@ Settled touch(const Operation<I>& op) noexcept {
   const PresentItem at = find(op, guard);
   if (at.good == nullptr) return absent(op, guard, at, Status::miss, op.count().cmd_touch, op.count().touch_misses);
   answer_hit(op, at);
-  if (TD_UNLIKELY(!keep_for_replies(op, at))) return Settled::changed;
+  if (TD_UNLIKELY(!keep_for_reply(op, at))) return Settled::changed;
   if (!guard.update_state(word::ExpiryS::mask, word::ExpiryS::put(0, op.q.expiry_s))) return Settled::changed;
   op.count().cmd_touch.add();
   op.count().touch_hits.add();
   op.count_in_class_of(at.good).touch_hits.add();
-  mark_access(at.good, guard.version().state, op.strip.now_s);
+  mark_access(at.good, guard.version().state, op.state.now_s);
   return op.finish(Status::hit);
 }
 
@@ -318,7 +306,7 @@ Settled get_and_change(const Operation<I>& op) noexcept {
     }
     if (!slot_holds(op, Item::total_bytes(0, q.key_bytes, 0))) return Settled::needs_slot;
     // Not marked as a binary key, even if it is one: memcached forgets that here, and the next store repairs it.
-    op.heap().format(op.slot(), q.key_view(), 0, 0, 0, op.strip.now_s, false);
+    op.heap().format(op.slot(), q.key_view(), 0, 0, 0, op.state.now_s, false);
     const std::uint64_t fetched = q.has(option::no_bump) ? 0 : word::Fetched::mask;
     if (const Settled s = publish(op, guard, at, q.vivify_expiry_s, word::Win::mask | fetched); s != Settled::done)
       return s;
@@ -328,18 +316,18 @@ Settled get_and_change(const Operation<I>& op) noexcept {
     return op.finish(Status::hit);
   }
   answer_hit(op, at);
-  if (TD_UNLIKELY(!keep_for_replies(op, at))) return Settled::changed;
+  if (TD_UNLIKELY(!keep_for_reply(op, at))) return Settled::changed;
   const std::uint32_t expiry_s = q.has(option::touch) ? q.expiry_s : Item::expiry_of(at.seen.state);
   if (word::Win::get(at.seen.state) == 0) {
     // R compares with the expiry before or after T, by their order in the line.
     const std::uint32_t looked_at_s = q.has(option::recache_first) ? Item::expiry_of(at.seen.state) : expiry_s;
-    const std::uint32_t left_s = looked_at_s > op.strip.now_s ? looked_at_s - op.strip.now_s : 0;
+    const std::uint32_t left_s = looked_at_s > op.state.now_s ? looked_at_s - op.state.now_s : 0;
     const bool soon = q.has(option::recache) && looked_at_s != Clock::never && left_s < q.recache_ttl_s;
     if (soon || (q.has(option::meta) && word::Stale::get(at.seen.state) != 0)) op.r.outcome |= outcome::won;
   }
   const std::uint64_t win = (op.r.outcome & outcome::won) != 0 ? word::Win::mask : 0;
   if (!guard.update_state(word::ExpiryS::mask | win, word::ExpiryS::put(0, expiry_s) | win)) return Settled::changed;
-  if (!q.has(option::no_bump)) mark_access(at.good, guard.version().state, op.strip.now_s);
+  if (!q.has(option::no_bump)) mark_access(at.good, guard.version().state, op.state.now_s);
   count_touching_get(op, at.good);
   return op.finish(Status::hit);
 }
@@ -367,10 +355,10 @@ Settled run_write(const Operation<I>& op) noexcept {
   return op.finish(Status::none);
 }
 
-// Executes query i, which is neither a control query nor a plain read. REQUIRES: inside an epoch; all earlier queries
-// of the batch have their results.
+// Executes a query that is neither a control query nor a plain read. REQUIRES: inside an epoch.
 template <IndexKind I>
-Settled write_operation(Context& context, Batch& batch, StripState& state, std::uint32_t i) noexcept {
+Settled write_operation(Context& context, Batch& batch, QueryState& state) noexcept {
+  const std::uint32_t i = state.query;
   for (;;) {
     Result& r = batch.result(i);
     r = {};

@@ -125,8 +125,8 @@ TEST_F(WriteOperation, TouchSetsTheExpiryAlone) {
 TEST_F(WriteOperation, AskForALargerSlotWhenTheItemGrewSinceMM) {
   set("k", "short");
   add(Opcode::store, "k", "+").mode = StoreMode::append;
-  StripState state = look();
-  task::memory(context_, batch_, state);
+  QueryState state = look();
+  ASSERT_TRUE(task::prepare_write(context_, batch_, state));
   // Another client's write between MM and this query's turn. A batch has one context, so the store changes only the
   // slot.
   Batch other(4);
@@ -139,23 +139,23 @@ TEST_F(WriteOperation, AskForALargerSlotWhenTheItemGrewSinceMM) {
   q.value_bytes = static_cast<std::uint32_t>(value.size());
   q.opcode = Opcode::store;
   other.commit();
-  StripState others;
-  others.strip = {0, 1};
+  QueryState others;
   others.now_s = now_s;
   Context second(shared_);
-  task::fingerprint<CuckooIndex>(second, other, others);
-  task::memory(second, other, others);
+  others.plain_read = false;
+  other.fingerprints()[0] = fingerprint_of(q.key, q.key_bytes, shared_.hash_seed);
+  ASSERT_TRUE(task::prepare_write(second, other, others));
   second.enter();
-  task::search<CuckooIndex>(second, other, others);
-  task::search_rest<CuckooIndex>(second, other, others);
-  ASSERT_EQ(task::write_operation<CuckooIndex>(second, other, others, 0), task::Settled::done);
+  search(other, others);
+  ASSERT_EQ(task::write_operation<CuckooIndex>(second, other, others), task::Settled::done);
   task::release_slots(second, others);
+  second.retire_displaced();
   second.epoch.exit();
 
   context_.enter();
   search(state);
-  EXPECT_EQ(task::write_operation<CuckooIndex>(context_, batch_, state, 0), task::Settled::needs_slot);
-  task::cut(context_, batch_, state, 0);
+  EXPECT_EQ(task::write_operation<CuckooIndex>(context_, batch_, state), task::Settled::needs_slot);
+  task::release_unused(context_, batch_, state);
   context_.epoch.exit();
   EXPECT_EQ(value_of("k"), value);  // nothing was changed
   EXPECT_EQ(write(), task::Settled::done);

@@ -114,7 +114,7 @@ def test_plans_are_listed_by_placement_with_the_reasons_against_others() -> None
     assert {name: len(plans) for name, plans in feasible.items()} == {
         "host": 1,
         "mirrored": 3,
-        "mirrored-values": 5,
+        "mirrored-values": 4,
         "on-device": 2,
     }
     assert all(named in feasible for preset in told["presets"] for named in preset["placements"])

@@ -90,10 +90,8 @@ PLANS = {
     "cpu": Plan("--gpu off", "--plan cpu"),
     "slabs": Plan("--gpu off --preset cpu --index slab_list", "--plan cpu --index-kind slab_list"),
     "sets": Plan("--gpu off --preset memcachedgpu", "--plan cpu --index-kind set_associative"),
-    # A device answers plain reads whole, and follows the sets.
-    "sets-values": Plan(
-        f"--gpu {GPU} --preset memcachedgpu", f"--plan values --gpu {GPU} --index-kind set_associative"
-    ),
+    # A device answers plain reads whole, and follows the sets. It searches for no other keys.
+    "sets-values": Plan(f"--gpu {GPU} --preset memcachedgpu", ""),
     "tree": Plan("--gpu off --preset heterokv", "--plan cpu --index-kind hash_tree"),
     "ordered": Plan("--gpu off --preset cpu --ordered", "--plan cpu --ordered 1"),
     "scans-ordered": Plan("--gpu off --preset cpu --ordered", "--plan cpu --ordered 1 --leaf-cells 16"),
@@ -111,8 +109,8 @@ PLANS = {
     "device": Plan(f"{ON_DEVICES} --preset mega-kv", f"--plan device {IN_PROCESS}"),
     # One alone, which locates the keys of text for the lane.
     "located-device": Plan(f"--gpu {GPU} --preset mega-kv", f"--plan device --gpu {GPU}"),
-    # Batch by batch the host or a device, at the same time and for the same keys; of batches with a control command in
-    # the middle each a part.
+    # Batch by batch the host or a device, at the same time and for the same keys; over TCP, of batches with a control
+    # command in the middle each a part.
     "mixed": Plan(
         f"--gpu {GPU} --preset auto --gpu-batch-min {DEVICE_QUERIES_MIN} --gpu-values 16MiB",
         f"--plan values --gpu {GPU} --host-percent 40 --operations 40000",
@@ -132,16 +130,13 @@ PLANS = {
         "--control-percent 10 --operations 40000",
     ),
 }
-# In process the plan of each batch, where the placement has more than one that is feasible (`tandem plans`).
-SEARCH = "'CPU[RV PP MM] GPU[S] CPU[I D KC RD WR SD]'"
+# In process the plan of each call, where the placement has more than one that is feasible (`tandem plans`).
 HOST = "'CPU[RV PP MM IN KC RD WR SD]'"
-FRONT = "'CPU[RV PP MM] GPU[S]{0:1} CPU[S]{1:} CPU[I D KC] GPU[RD]{0:1} CPU[RD]{1:} CPU[WR SD]'"
+FRONT = "'CPU[RV PP MM] GPU[S]{0:1} CPU[S]{1:} CPU[I D KC RD WR SD]'"
 BATCH_PLANS = {
-    "mirrored-host": f"--plan mirrored --gpu {GPU} --batch-plan {HOST}",
-    "values-search": f"--plan values {IN_PROCESS} --batch-plan {SEARCH}",
     "values-host": f"--plan values {IN_PROCESS} --batch-plan {HOST}",
     "values-front": f"--plan values --gpu {GPU} --batch-plan {FRONT} --large-burst 200 --operations 40000",
-    # Each batch's is drawn among all that are feasible, with and without a range.
+    # Each call's is drawn among all that are feasible, with and without a range.
     "values-drawn": f"--plan values {IN_PROCESS} --batch-plan drawn --large-burst 200 --operations 40000",
     "mixed-drawn": f"--plan values --gpu {GPU} --batch-plan drawn --host-percent 40 --operations 40000",
 }
@@ -157,13 +152,17 @@ def fits(plan: str, scenario: str) -> bool:
     return scenario != ("growth" if plan.startswith("sets") else "crowded")
 
 
+def is_recorded(over: str, plan: str) -> bool:
+    return bool(PLANS[plan].server if over == "tcp" else PLANS[plan].in_process)
+
+
 # Without a soak's time. A plan with copies of items also searches, so "values" stands for "mirrored", too.
 SHORT = [
     (over, plan, scenario)
     for over in ("tcp", "embedded")
     for plan in ("cpu", "sets", "sets-values", "values", "device")
     for scenario in SCENARIOS
-    if fits(plan, scenario)
+    if fits(plan, scenario) and is_recorded(over, plan)
 ]
 SHORT += [(over, "slabs", scenario) for over in ("tcp", "embedded") for scenario in ("eviction", "growth", "expiry")]
 SHORT += [(over, "tree", scenario) for over in ("tcp", "embedded") for scenario in ("eviction", "growth", "flush")]
@@ -186,8 +185,8 @@ SHORT += [(over, "mixed-device", "calm") for over in ("tcp", "embedded")]
 SHORT += [("tcp", "located-device", scenario) for scenario in SCENARIOS if fits("located-device", scenario)]
 SHORT += [("embedded", plan, "calm") for plan in BATCH_PLANS]
 SHORT += [("embedded", "values-drawn", scenario) for scenario in ("eviction", "growth", "flush")]
-ALL = [("tcp", plan, scenario) for plan in PLANS if PLANS[plan].server for scenario in SCENARIOS]
-ALL += [("embedded", plan, scenario) for plan in PLANS for scenario in SCENARIOS]
+ALL = [("tcp", plan, scenario) for plan in PLANS if is_recorded("tcp", plan) for scenario in SCENARIOS]
+ALL += [("embedded", plan, scenario) for plan in PLANS if is_recorded("embedded", plan) for scenario in SCENARIOS]
 ALL = [(over, plan, scenario) for over, plan, scenario in ALL if fits(plan, scenario)]
 
 
@@ -247,12 +246,9 @@ def check_facts(result: Result, over: str, plan: str, scenario: Scenario) -> Non
     else:
         rare = facts["operations"] / 1000 if scenario.may_vanish else 0
         assert facts["refused"] <= rare, f"{facts}\n{result.text}"
-    assert (facts["searched_batches"] > 0) == (plan not in (*HOST_PLANS, "mirrored-host", "values-host")), facts
-    if plan == "values-search":
-        assert facts["image_hits"] == 0, facts
-    # A server's batches that devices search read no copies; most items of small stores have none: they are too large.
-    reads_copies = plan in ("values-front", "values-drawn") or (plan == "values" and over != "tcp")
-    if reads_copies and scenario.memory_mib > 8:
+    assert (facts["searched_batches"] > 0) == (plan not in (*HOST_PLANS, "values-host")), facts
+    # One device reads copies for what it answers whole; most items of small stores have none: they are too large.
+    if over == "tcp" and plan == "sets-values" and scenario.memory_mib > 8:
         assert facts["image_hits"] > 0, facts
     # What has no answer says little: that is bursts with a connection that ended (0.4 %), and nothing else.
     assert (facts["unknown"] > 0) == (over == "tcp"), facts

@@ -293,37 +293,6 @@ def flush(t: str) -> list[Step]:
     return program(t, [("begin", begin), ("mark", take), ("publish", publish)])
 
 
-def get_and_set_in_one_strip(t: str, value: int, faults: tuple[str, ...] = ()) -> list[Step]:
-    """KC finds the get's item, the set runs, and WR copies afterwards. The set goes beside as the get has its item."""
-    set_name = t + "'"
-
-    def compare(s: State) -> "int | str | None":
-        return WAIT if s["A"] != "live" else None
-
-    def store(s: State) -> "str | None":
-        if s["A"] == "filling":
-            return WAIT
-        s["history"] += (("i", set_name),)
-        take_id(s, t, s["fixed"])
-        if "get_after_set" in faults:
-            s["fixed"], s["v1"], s["v2"] = s[f"{t}.id"], value, value
-        else:
-            s["N"], s["N.fixed"], s["N.value"] = "live", s[f"{t}.id"], value
-            s["A"], s["cell"] = "dead", "N"
-        return None
-
-    def copy(s: State) -> "str | None":
-        if s["A"] == "filling":
-            return WAIT
-        s[f"{t}.result"] = s["v1"]
-        if s["v1"] == value:
-            s["broken"] = "a get returns what a later set of its strip wrote"
-        s["history"] += (("r", set_name, 1),)
-        return None
-
-    return program(t, [("compare", compare), ("store", store), ("copy", copy)])
-
-
 def get_then_set(t: str, value: int, faults: tuple[str, ...] = ()) -> list[Step]:
     """A client's get, then its set of the same key, which is overwritten or stands for ever without an answer."""
     set_name = t + "'"

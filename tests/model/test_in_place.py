@@ -3,7 +3,7 @@
 import pytest
 
 from model.checker import Outcome, Step, explore, history_check
-from model.in_place import change, crash, flush, get, get_and_set_in_one_strip, get_then_set, initial, set_in_place
+from model.in_place import change, crash, flush, get, get_then_set, initial, set_in_place
 
 OPERATIONS = {
     "w": ("set", 2),
@@ -49,7 +49,6 @@ CLEAN = {
     "a set, a delete, a get": lambda: dict(w=w(), d=change("d", "delete"), g=get("g")),
     "two sets, a delete": lambda: dict(w=w(), x=x(), d=change("d", "delete")),
     "a set, a flush, a get": lambda: dict(w=w(), f=flush("f"), g=get("g")),
-    "get and set in one strip, another's set": lambda: dict(s=get_and_set_in_one_strip("s", 6), w=w()),
     "get then set, another's set, a get": lambda: dict(c=get_then_set("c", 8), w=w(), g=get("g")),
     "get then set, another's set, a delete": lambda: dict(c=get_then_set("c", 8), w=w(), d=change("d", "delete")),
     "a set and a kill": lambda: dict(w=w(file=True), z=crash("z", "w")),
@@ -72,10 +71,6 @@ NEEDED = {
     "a kill takes the item's lock and compares the version": (
         lambda: dict(w=w(), y=change("y", "cas", 4, ("blind_kill",)), g=get("g")),
         "not linearizable",
-    ),
-    "a set does not rewrite what an earlier get of its strip has found": (
-        lambda: dict(s=get_and_set_in_one_strip("s", 6, ("get_after_set",)), w=w()),
-        "later set of its strip",
     ),
     "an overwritten set has looked at the item after the client's earlier queries": (
         lambda: dict(c=get_then_set("c", 8, ("early_fixed",)), w=w(), g=get("g")),

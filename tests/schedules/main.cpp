@@ -56,9 +56,8 @@ constexpr std::uint64_t seed_ns = 1'000'000'000'000;  // seeds follow each other
 
 // What all seeds did; in memory that their processes share.
 struct Totals {
-  std::uint64_t operations, points, switches, evictions, pages_moved, index_growths, searched_batches, image_hits,
-      devices_lost, deaths, asked_again, refused, found_again, stolen, host_operations, device_operations,
-      keys_answered_by_both;
+  std::uint64_t operations, points, switches, evictions, pages_moved, index_growths, searched_batches, devices_lost,
+      deaths, asked_again, refused, found_again, stolen, host_operations, device_operations, keys_answered_by_both;
 };
 
 // The processor's tick counter is not the simulation's: an instruction that reads it faults, and gets this. Outside the
@@ -243,7 +242,6 @@ void run(const Options& o, std::uint64_t seed, std::FILE* trace, Totals& totals)
   add(totals.pages_moved, after.pages_moved - before.pages_moved);
   add(totals.index_growths, after.index_bytes > before.index_bytes ? 1 : 0);
   add(totals.searched_batches, after.searched_batches - before.searched_batches);
-  add(totals.image_hits, after.image_hits - before.image_hits);
   add(totals.devices_lost, after.devices_lost);
   add(totals.stolen, after.stolen - before.stolen);
   print(seed, report);
@@ -379,7 +377,6 @@ int run_all(const Options& o, std::uint64_t first, std::uint64_t count, std::uin
                                                          {"pages_moved", totals.pages_moved},
                                                          {"index_growths", totals.index_growths},
                                                          {"searched_batches", totals.searched_batches},
-                                                         {"image_hits", totals.image_hits},
                                                          {"devices_lost", totals.devices_lost},
                                                          {"deaths", totals.deaths},
                                                          {"asked_again", totals.asked_again},

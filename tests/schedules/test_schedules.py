@@ -241,8 +241,6 @@ def test_every_schedule_is_linearizable_and_ends(plan: str, kind: str) -> None:
     assert total["asked_again"] <= 1, total
     # The model allows what has no memory to be refused where items are evicted, too. It must stay a rare thing there.
     assert kind == "full" or total["refused"] <= total["operations"] / 1000, total
-    if plan == "values" and kind == "calm":
-        assert total["image_hits"] > 0, total
     if plan not in ("mixed", "mixed-device", "stolen", "drawn"):
         return
     shares = total["host_operations"], total["device_operations"]
@@ -272,7 +270,6 @@ CANARIES = {
     "stale_fixed": f"{BASE} --plan cpu --operations 1000 --operations-a-key 1000 --hot-keys 2 --ballast-percent 0"
     " --details 0 --clients 8 --rewrite-percent 100",
     "blind_kill": f"{BASE} --plan cpu --operations 1000 --operations-a-key 1000 --hot-keys 2 --ballast-percent 0",
-    "get_after_set": f"{BASE} --plan cpu --operations 1000 --operations-a-key 1000 --hot-keys 2 --burst 6",
     # Without flags and times to live, most sets rewrite an item.
     "no_redo": f"{BASE} --plan cpu --memory-mib 32 --clients 8 --hot-keys 4 --operations-a-key 1000 --burst 3"
     " --ballast-percent 0 --details 0 --rewrite-percent 100 --crash-serving 1 --crash-within 20000",

@@ -1,5 +1,5 @@
 // Searches of the set-associative index, by how readers are kept from a set that changes, by lanes, and beside the
-// cuckoo index. Strips of 8, as the executor has them; a million keys, uniform; 5 of 100 operations of a mixed run
+// cuckoo index. Strips of 8; a million keys, uniform; 5 of 100 operations of a mixed run
 // replace a key's item by itself.
 #include <benchmark/benchmark.h>
 

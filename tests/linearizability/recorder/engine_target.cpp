@@ -1,65 +1,27 @@
-// The store in this process a layer below its public API, where batches can go through a device (in software) and pages
-// can be moved.
+// The store in this process a layer below its public API: what a session's calls are made of (store/session.hpp), with
+// a plan for each call, devices in software that have faults, and pages that can be moved.
 #include <algorithm>
 #include <chrono>
-#include <deque>
-#include <functional>
 #include <memory>
 #include <new>
 #include <optional>
 #include <random>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
+#include "calls_client.hpp"
 #include "device/cuda/cuda_device.hpp"
 #include "device/sim/sim_device.hpp"
-#include "lane/call_query.hpp"
-#include "pause.hpp"
-#include "pipeline/runner.hpp"
-#include "requests.hpp"
-#include "scan_read.hpp"
+#include "planner/planner.hpp"
+#include "store/device_calls.hpp"
 #include "store/engine.hpp"
-#include "target.hpp"
 #include "task/scan.hpp"
-#include "values.hpp"
 
 namespace tandem::record {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr std::uint32_t batch_queries = burst_max + 1;
-constexpr std::uint32_t a_control = UINT32_MAX;  // not the number of an operation
-
-Outcome outcome_of_status(Kind kind, Status status) {
-  switch (status) {
-    case Status::hit:
-      return kind == Kind::get ? Outcome::hit : Outcome::touched;
-    case Status::miss:
-    case Status::not_found:
-      return Outcome::miss;
-    case Status::stored:
-      return Outcome::stored;
-    case Status::not_stored:
-      return Outcome::not_stored;
-    case Status::exists:
-      return Outcome::exists;
-    case Status::removed:
-      return Outcome::removed;
-    case Status::number:
-      return Outcome::number;
-    case Status::not_a_number:
-      return Outcome::not_a_number;
-    case Status::out_of_memory:
-      return Outcome::no_memory;
-    case Status::none:
-    case Status::too_large:
-      break;
-  }
-  throw std::runtime_error("an answer that fits no request");
-}
 
 // Copies a snapshot's items as Session::scan() does, and takes its time between them.
 class PausingSink final : public ItemSink {
@@ -100,31 +62,30 @@ class PausingSink final : public ItemSink {
   std::uint64_t bytes_ = 0;
 };
 
-class EngineClient final : public Client, private ResponseWriter {
+class EngineClient final : public CallsClient {
  public:
   EngineClient(Engine& engine, const TargetOptions& options, std::uint64_t seed)
-      : engine_(engine),
+      : CallsClient(options.pause_us, seed),
+        engine_(engine),
         context_(engine.make_context()),
-        pause_(options.pause_us, seed),
+        lane_(*context_),
+        planner_(std::in_place, Preset::cpu, engine.schedulers(), engine.shared().placement),
         host_percent_(options.host_percent),
         random_(seed) {
-    const Schedulers* const schedulers = options.plan != "cpu" ? engine.schedulers() : nullptr;
-    try {
-      runner_ = std::make_unique<Runner>(*context_, schedulers, batch_queries);
-    } catch (const DeviceError&) {  // lost; as a server's worker, it goes on without
-      runner_ = std::make_unique<Runner>(*context_, nullptr, batch_queries);
-    }
     draws_ = options.batch_plan == "drawn";
     if (!draws_ && !options.batch_plan.empty()) plan_ = Plan::parse(options.batch_plan);
+    if (options.plan == "cpu" || !lane_.takes_found()) return;
+    try {
+      devices_ = std::make_unique<DeviceCalls>(*context_, *engine.schedulers(), *planner_, lane_, batch_queries);
+    } catch (const DeviceError&) {  // lost; as a session, it goes on without
+    }
   }
-
-  void run(std::span<Operation> burst) override {
-    for_each_part(burst, [this](Operation& o) { scan(o); }, [this](std::span<Operation> part) { run_part(part); });
-  }
-  bool abandon(std::span<Operation> /*burst*/) override { return false; }
 
  private:
-  void scan(Operation& o) {
+  // Fewer than a session's, so that large bursts are several batches under way.
+  static constexpr std::uint32_t batch_queries = 128;
+
+  void scan(Operation& o) override {
     PausingSink sink(pause_);
     o.called_ns = now_ns();
     context_->let_go();
@@ -136,166 +97,65 @@ class EngineClient final : public Client, private ResponseWriter {
     sink.give(read);
     read.end(end.done, end.last_key());
   }
+  void flush() override { engine_.flush_all(0); }
 
-  void run_part(std::span<Operation> burst) {
-    burst_ = burst;
-    const std::int64_t called = now_ns();
-    if (burst[0].kind == Kind::flush) {
-      engine_.flush_all(0);
-      burst[0].outcome = Outcome::flushed;
-    } else {
-      ask(burst);
+  void execute(std::span<const Request> requests, const Visit& visit) override {
+    const Counter& searched = context_->tasks.on_device[index_of(Task::search)];
+    searched_.clear();
+    const Visit noting = [&](std::size_t i, const Reply& reply) {
+      while (searched_.size() * batch_queries <= i) searched_.push_back(searched.get());
+      visit(i, reply);
+    };
+    const auto visit_all = [](void* to, std::size_t first, std::span<const Reply> replies) {
+      for (std::size_t i = 0; i < replies.size(); ++i) (*static_cast<const Visit*>(to))(first + i, replies[i]);
+    };
+    void* const to = const_cast<Visit*>(&noting);
+    if (devices_ != nullptr && random_() % 100 >= host_percent_) {
+      choose();
+      devices_->run(requests, visit_all, to);
+      return searched_.push_back(searched.get());
     }
-    const std::int64_t returned = now_ns();
-    for (Operation& o : burst) {
-      o.called_ns = called;
-      o.returned_ns = returned;
+    for (std::size_t done = 0; done != requests.size();) done += lane_.run(requests.subspan(done), done, visit_all, to);
+    searched_.clear();
+  }
+  // Of a batch devices search for the front, unless they were late.
+  Path path_of(std::size_t i) const override {
+    const std::size_t batch = i / batch_queries;
+    const bool is_searched =
+        batch + 1 < searched_.size() && i % batch_queries < searched_[batch + 1] - searched_[batch];
+    return is_searched ? Path::device : Path::host;
+  }
+
+  // A plan for the next call. The one that was given, as long as it is feasible: a lost device takes its placement
+  // along.
+  void choose() {
+    const auto placement = placement_of(engine_.schedulers(), engine_.shared().placement);
+    const auto feasible = feasible_plans(placement);
+    Plan plan = feasible.front();
+    if (plan_ && why_not(placement, *plan_).empty()) {
+      plan = *plan_;
+    } else if (draws_) {
+      plan = feasible[random_() % feasible.size()];
+      const Plan front = plan.split(static_cast<std::uint16_t>(1 + random_() % 3));
+      if (random_() % 2 == 0 && why_not(placement, front).empty()) plan = front;
     }
-    for (const std::uint32_t i : std::exchange(again_, {})) ask_again(burst[i]);
-  }
-
-  // A burst is a batch. Where the host has a share it may be several, each with keys of its own, so that operations on
-  // one key stay in order; the host answers some while the device has the rest, as a server's worker does with the
-  // batches of several connections.
-  void ask(std::span<const Operation> burst) {
-    const std::uint64_t batches = mixes() ? 1 + random_() % Runner::flights_default : 1;
-    const std::uint64_t salt = mixes() ? random_() : 0;
-    for (std::uint64_t number = 0; number < batches; ++number) {
-      std::vector<std::uint32_t> asked;
-      for (std::uint32_t i = 0; i < burst.size(); ++i) {
-        if (batches == 1 || std::hash<std::string>()(burst[i].key + std::to_string(salt)) % batches == number)
-          asked.push_back(i);
-      }
-      if (asked.empty()) continue;
-      // What a device has found for this worker's batches is let go of for a control command: the host goes on, from
-      // the middle of one.
-      if (mixes() && random_() % 8 == 0)
-        asked.insert(asked.begin() + static_cast<std::ptrdiff_t>(random_() % asked.size()), a_control);
-      Batch& batch = runner_->filling();
-      for (const std::uint32_t i : asked) {
-        if (i == a_control) {
-          batch.next() = {};
-          batch.next().opcode = Opcode::control;
-          batch.commit();
-        } else {
-          fill_next(batch, burst[i]);
-        }
-      }
-      if (!(mixes() && random_() % 100 < host_percent_)) {
-        in_flight_.push_back(std::move(asked));
-        runner_->submit(plan_of_batch());
-        if (mixes() && random_() % 4 == 0) answer_oldest();
-      } else {
-        answered_ = std::move(asked);
-        path_ = Path::host;
-        batch.plan = plan_cpu;
-        runner_->run(batch, *this);
-        batch.clear();
-      }
+    try {
+      planner_.emplace(plan, engine_.schedulers(), engine_.shared().placement);
+    } catch (const std::invalid_argument&) {  // a device was lost meanwhile
+      planner_.emplace(Preset::cpu, engine_.schedulers(), engine_.shared().placement);
     }
-    while (!in_flight_.empty()) answer_oldest();
   }
-  bool mixes() const { return runner_->has_devices() && host_percent_ != 0; }
-  // The one that was given, as long as it is feasible: a lost device takes its placement along.
-  Plan plan_of_batch() {
-    const auto feasible = feasible_plans(engine_.placement());
-    if (plan_ && why_not(engine_.placement(), *plan_).empty()) return *plan_;
-    if (!draws_) return feasible.front();
-    const Plan plan = feasible[random_() % feasible.size()];
-    const Plan front = plan.split(static_cast<std::uint16_t>(1 + random_() % 3));
-    return random_() % 2 == 0 && why_not(engine_.placement(), front).empty() ? front : plan;
-  }
-
-  void fill_next(Batch& batch, const Operation& o) {
-    // Every other read leaves the comparison of its key to us.
-    const bool by_caller = o.kind == Kind::get && caller_compares_ && ++gets_ % 2 == 0;
-    Query& q = batch.next();
-    q = {};
-    lane::fill(q, request_of(o, by_caller ? KeyCheck::caller : KeyCheck::store), engine_.shared().clock);
-    batch.commit();
-  }
-
-  // What was answered was about another key: now the store compares.
-  void ask_again(Operation& o) {
-    burst_ = {&o, 1};
-    o.burst |= asked_again;
-    o.called_ns = now_ns();
-    caller_compares_ = false;
-    ask(burst_);
-    caller_compares_ = true;
-    o.returned_ns = now_ns();
-  }
-
-  void answer_oldest() {
-    answered_ = std::move(in_flight_.front());
-    in_flight_.pop_front();
-    path_ = Path::device;
-    runner_->answer_oldest(*this);
-  }
-
-  void take_displaced(Operation& o, const Result& r) {
-    if (o.kind == Kind::exchange) o.outcome = Outcome::hit;
-    pause_.sometimes();
-    o.expected = r.item->cas(r.state);
-    o.read = value_of({r.item->bytes() + r.value_offset, r.value_bytes});
-    o.read_flags = r.item->client_flags();
-  }
-
-  bool write(Batch& batch, Strip strip) override {
-    for (std::uint32_t i = strip.begin; i < strip.end; ++i) {
-      const Result& r = batch.result(i);
-      Operation& o = burst_[answered_[i]];
-      // The host has what a device was not asked for, or was let go of.
-      o.path = path_ == Path::device && batch.searched_at(i) ? Path::device : Path::host;
-      o.outcome = outcome_of_status(o.kind, r.status);
-      if (o.outcome == Outcome::number) o.read = std::to_string(r.number);
-      if (o.outcome == Outcome::stored) o.cas = r.number;
-      if ((r.outcome & outcome::displaced) != 0) {
-        take_displaced(o, r);
-        continue;
-      }
-      if (o.outcome == Outcome::hit) {
-        if (o.kind == Kind::get && !r.item->has_key(o.key)) {
-          again_.push_back(answered_[i]);
-          continue;
-        }
-        pause_.sometimes();
-        std::uint32_t expiry_s = Clock::never;
-        copied_.resize(r.value_bytes);
-        copy_validated(r.item, r.state, [&](const ItemVersion& seen) noexcept {
-          o.cas = seen.cas();
-          // A long value is never rewritten in place: its item is told of as it was found.
-          expiry_s = Item::expiry_of(r.value_bytes > rewritten_value_bytes_max ? r.state : seen.state);
-          racing_copy(copied_.data(), r.item->bytes() + r.value_offset, r.value_bytes);
-        });
-        o.read = value_of(copied_);
-        if (o.kind == Kind::get) {
-          o.read_flags = r.item->client_flags();
-          o.left_s = expiry_s == Clock::never ? Operation::never_expires
-                                              : std::int64_t{expiry_s} - engine_.shared().clock.now_s();
-        }
-      }
-    }
-    return true;
-  }
-  void control(Batch& /*batch*/, std::uint32_t /*i*/) override {}
 
   Engine& engine_;
   Engine::ContextPtr context_;
-  std::unique_ptr<Runner> runner_;
+  CallLane lane_;
+  std::optional<Planner> planner_;
+  std::unique_ptr<DeviceCalls> devices_;  // nullptr: the host does everything
   std::optional<Plan> plan_;
-  bool draws_ = false;  // each batch's plan
-  Pause pause_;
-  std::string copied_;
+  bool draws_ = false;  // each call's plan
   const std::uint32_t host_percent_;
   std::mt19937_64 random_;
-  std::span<Operation> burst_;
-  std::deque<std::vector<std::uint32_t>> in_flight_;  // of each batch: which operations of the burst
-  std::vector<std::uint32_t> answered_;               // those of the one that is being answered
-  Path path_ = Path::host;
-  std::uint64_t gets_ = 0;
-  bool caller_compares_ = true;
-  std::vector<std::uint32_t> again_;  // operations of the burst
+  std::vector<std::uint64_t> searched_;  // by devices until each batch of the last call began, and until it ended
 };
 
 struct Devices {

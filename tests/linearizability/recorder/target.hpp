@@ -17,8 +17,8 @@ struct TargetOptions {
   std::string index_kind = "cuckoo";  // in process
   std::uint32_t ordered = 0;          // in process: keeps the keys in order, too
   std::uint32_t leaf_cells = 512;     // in process, but not by the public API: of the tree that keeps them
-  std::string batch_plan;      // in process: the plan of every batch, as a text (plan/plan.hpp); `drawn`: any that is
-                               // feasible, for each batch anew; empty: what the devices are for
+  std::string batch_plan;      // in process: the plan of every call, as a text (plan/plan.hpp); `drawn`: any that is
+                               // feasible, for each call anew; empty: what the devices are for
   std::string api = "engine";  // in process: store (the public one; plan cpu alone) or engine
   std::uint64_t memory_bytes = std::uint64_t{64} << 20;
   std::uint32_t item_bytes_expected = 256;
@@ -27,8 +27,7 @@ struct TargetOptions {
   std::uint32_t device_latency_us = 0;
   unsigned devices = 1;
   std::string gpu = "sim";               // in process: sim, devices in software; else the number of the first GPU
-  std::uint32_t host_percent = 0;        // in process: of batches that are not handed over to a device; of bursts that
-                                         // are several batches under way together, unless it is 0
+  std::uint32_t host_percent = 0;        // in process: of calls that are not handed over to a device
   std::uint32_t device_queries_min = 0;  // TCP: the server's --gpu-batch-min
   std::uint32_t control_percent = 0;     // TCP: of requests that have a command before them that searches for nothing
   std::uint64_t values_bytes = std::uint64_t{16} << 20;  // plan values: of copies of items, on each device

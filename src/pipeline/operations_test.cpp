@@ -1,12 +1,12 @@
 #include <random>
 #include <unordered_map>
 
-#include "pipeline/executor_fixture.hpp"
+#include "pipeline/operations_fixture.hpp"
 
 namespace tandem {
 namespace {
 
-TEST_F(ExecutorTest, SetGetDelete) {
+TEST_F(OperationsTest, SetGetDelete) {
   EXPECT_EQ(get("k").status, Status::miss);
   store("k", "value").client_flags = 77;
   EXPECT_EQ(one().status, Status::stored);
@@ -21,7 +21,7 @@ TEST_F(ExecutorTest, SetGetDelete) {
   EXPECT_EQ(one().status, Status::miss);
 }
 
-TEST_F(ExecutorTest, PipelinedReadsAndWritesOfOneKeySeeTheOrderOfTheBatch) {
+TEST_F(OperationsTest, PipelinedReadsAndWritesOfOneKeySeeTheOrderOfTheBatch) {
   add(Opcode::get, "k");
   store("k", "1");
   add(Opcode::get, "k");
@@ -36,7 +36,7 @@ TEST_F(ExecutorTest, PipelinedReadsAndWritesOfOneKeySeeTheOrderOfTheBatch) {
   EXPECT_EQ(a[6].status, Status::miss);
 }
 
-TEST_F(ExecutorTest, ReadsOfOneStripKeepTheValueTheySawThoughAWriteFollows) {
+TEST_F(OperationsTest, ReadsOfOneStripKeepTheValueTheySawThoughAWriteFollows) {
   set("k", "old");
   add(Opcode::get, "k");
   store("k", "new");
@@ -45,7 +45,7 @@ TEST_F(ExecutorTest, ReadsOfOneStripKeepTheValueTheySawThoughAWriteFollows) {
   EXPECT_EQ(get("k").value, "new");
 }
 
-TEST_F(ExecutorTest, AddReplace) {
+TEST_F(OperationsTest, AddReplace) {
   store("k", "1", StoreMode::replace);
   EXPECT_EQ(one().status, Status::not_stored);
   store("k", "1", StoreMode::add);
@@ -57,7 +57,7 @@ TEST_F(ExecutorTest, AddReplace) {
   EXPECT_EQ(get("k").value, "3");
 }
 
-TEST_F(ExecutorTest, CompareAndSet) {
+TEST_F(OperationsTest, CompareAndSet) {
   store("k", "x", StoreMode::set, option::compare_cas).cas = 1;
   EXPECT_EQ(one().status, Status::not_found);
   set("k", "1");
@@ -72,7 +72,7 @@ TEST_F(ExecutorTest, CompareAndSet) {
   EXPECT_GT(get("k").cas, cas);
 }
 
-TEST_F(ExecutorTest, AnOlderInvalidatingSetStoresItsValueStale) {
+TEST_F(OperationsTest, AnOlderInvalidatingSetStoresItsValueStale) {
   set("k", "1");
   const std::uint64_t old = get("k").cas;
   set("k", "2");
@@ -84,7 +84,7 @@ TEST_F(ExecutorTest, AnOlderInvalidatingSetStoresItsValueStale) {
   EXPECT_EQ(get("k", option::meta).outcome, outcome::stale | outcome::win_sent);
 }
 
-TEST_F(ExecutorTest, AppendPrependKeepFlagsAndExpiry) {
+TEST_F(OperationsTest, AppendPrependKeepFlagsAndExpiry) {
   store("k", "x", StoreMode::append);
   EXPECT_EQ(one().status, Status::not_stored);
   Query& q = store("k", "mid");
@@ -101,7 +101,7 @@ TEST_F(ExecutorTest, AppendPrependKeepFlagsAndExpiry) {
   EXPECT_EQ(Item::expiry_of(a.state), 1100u);
 }
 
-TEST_F(ExecutorTest, AppendsThatOutgrowTheirClassInOneBatch) {
+TEST_F(OperationsTest, AppendsThatOutgrowTheirClassInOneBatch) {
   set("k", "");
   std::string want;
   for (int i = 0; i < 300; ++i) {
@@ -113,7 +113,7 @@ TEST_F(ExecutorTest, AppendsThatOutgrowTheirClassInOneBatch) {
   EXPECT_EQ(get("k").value, want);
 }
 
-TEST_F(ExecutorTest, Arithmetic) {
+TEST_F(OperationsTest, Arithmetic) {
   add(Opcode::arithmetic, "n");
   EXPECT_EQ(one().status, Status::miss);
   set("n", "10");
@@ -132,7 +132,7 @@ TEST_F(ExecutorTest, Arithmetic) {
   EXPECT_EQ(one().status, Status::not_a_number);
 }
 
-TEST_F(ExecutorTest, ArithmeticCreatesOnAMiss) {
+TEST_F(OperationsTest, ArithmeticCreatesOnAMiss) {
   Query& q = add(Opcode::arithmetic, "n", "13", option::vivify);
   q.vivify_expiry_s = 1050;
   const Answer a = one();
@@ -142,7 +142,7 @@ TEST_F(ExecutorTest, ArithmeticCreatesOnAMiss) {
   EXPECT_EQ(Item::expiry_of(get("n").state), 1050u);
 }
 
-TEST_F(ExecutorTest, ExpiryIsHonoured) {
+TEST_F(OperationsTest, ExpiryIsHonoured) {
   store("k", "v").expiry_s = 1010;
   run();
   clock_.freeze_for_test(1009);
@@ -158,7 +158,7 @@ TEST_F(ExecutorTest, ExpiryIsHonoured) {
   EXPECT_EQ(one().status, Status::not_stored);
 }
 
-TEST_F(ExecutorTest, TouchAndGetAndTouch) {
+TEST_F(OperationsTest, TouchAndGetAndTouch) {
   add(Opcode::touch, "k").expiry_s = 1100;
   EXPECT_EQ(one().status, Status::miss);
   set("k", "v");
@@ -175,7 +175,7 @@ TEST_F(ExecutorTest, TouchAndGetAndTouch) {
   EXPECT_EQ(b.cas, cas) << "touch does not change the CAS id";
 }
 
-TEST_F(ExecutorTest, VivifyGivesTheTokenToOneClient) {
+TEST_F(OperationsTest, VivifyGivesTheTokenToOneClient) {
   const auto vivify = [&] {
     add(Opcode::get, "k", {}, option::vivify | option::meta).vivify_expiry_s = 1030;
     return one();
@@ -189,7 +189,7 @@ TEST_F(ExecutorTest, VivifyGivesTheTokenToOneClient) {
   EXPECT_EQ(vivify().outcome, 0);
 }
 
-TEST_F(ExecutorTest, RecacheWinsOnceWhenTimeRunsOut) {
+TEST_F(OperationsTest, RecacheWinsOnceWhenTimeRunsOut) {
   store("k", "v").expiry_s = 1050;
   run();
   const auto recache = [&](std::uint32_t ttl_s) {
@@ -201,7 +201,7 @@ TEST_F(ExecutorTest, RecacheWinsOnceWhenTimeRunsOut) {
   EXPECT_EQ(recache(60), outcome::win_sent);
 }
 
-TEST_F(ExecutorTest, InvalidateMarksStaleWithANewCas) {
+TEST_F(OperationsTest, InvalidateMarksStaleWithANewCas) {
   set("k", "v");
   const Answer before = get("k");
   Query& q = add(Opcode::remove, "k", {}, option::invalidate | option::touch);
@@ -215,7 +215,7 @@ TEST_F(ExecutorTest, InvalidateMarksStaleWithANewCas) {
   EXPECT_EQ(get("k", option::meta).outcome, outcome::stale | outcome::win_sent);
 }
 
-TEST_F(ExecutorTest, RemoveComparesCas) {
+TEST_F(OperationsTest, RemoveComparesCas) {
   set("k", "v");
   const std::uint64_t cas = get("k").cas;
   add(Opcode::remove, "k", {}, option::compare_cas).cas = cas + 1;
@@ -224,7 +224,7 @@ TEST_F(ExecutorTest, RemoveComparesCas) {
   EXPECT_EQ(one().status, Status::removed);
 }
 
-TEST_F(ExecutorTest, TooLargeIsRefusedAndTheOldValueIsGone) {
+TEST_F(OperationsTest, TooLargeIsRefusedAndTheOldValueIsGone) {
   set("k", "small");
   const std::string big(shared_.policy.item_bytes_max, 'x');
   store("k", big);
@@ -236,7 +236,7 @@ TEST_F(ExecutorTest, TooLargeIsRefusedAndTheOldValueIsGone) {
   EXPECT_EQ(get("k").value, "small");
 }
 
-TEST_F(ExecutorTest, FlushedItemsAreGoneAndLaterOnesStay) {
+TEST_F(OperationsTest, FlushedItemsAreGoneAndLaterOnesStay) {
   set("a", "1");
   shared_.flush_cas.store(shared_.cas_next.fetch_add(1));
   set("b", "2");
@@ -247,7 +247,7 @@ TEST_F(ExecutorTest, FlushedItemsAreGoneAndLaterOnesStay) {
   EXPECT_EQ(get("a").value, "3");
 }
 
-TEST_F(ExecutorTest, ControlQueriesRunAloneAndInOrder) {
+TEST_F(OperationsTest, ControlQueriesRunAloneAndInOrder) {
   store("k", "1");
   add(Opcode::control, "");
   add(Opcode::get, "k");
@@ -257,14 +257,14 @@ TEST_F(ExecutorTest, ControlQueriesRunAloneAndInOrder) {
     epoch_free = !context_.epoch.active();
     shared_.flush_cas.store(shared_.cas_next.fetch_add(1));
   };
-  executor_.run(batch_, recorder);
+  runs_.run(batch_, recorder);
   ASSERT_EQ(recorder.answers.size(), 3u);
   EXPECT_EQ(recorder.answers[0].status, Status::stored);
   EXPECT_EQ(recorder.answers[2].status, Status::miss);
   EXPECT_TRUE(epoch_free);
 }
 
-TEST_F(ExecutorTest, NothingQueriesPassThrough) {
+TEST_F(OperationsTest, NothingQueriesPassThrough) {
   set("k", "v");
   add(Opcode::nothing, "");
   batch_.query(0).key = nullptr;
@@ -274,7 +274,7 @@ TEST_F(ExecutorTest, NothingQueriesPassThrough) {
   EXPECT_EQ(a[1].value, "v");
 }
 
-TEST_F(ExecutorTest, HitsMarkTheItemOnce) {
+TEST_F(OperationsTest, HitsMarkTheItemOnce) {
   set("k", "v");
   const Answer first = get("k");
   EXPECT_EQ(word::Fetched::get(first.state), 0u) << "the word from before the hit";
@@ -286,7 +286,7 @@ TEST_F(ExecutorTest, HitsMarkTheItemOnce) {
   EXPECT_EQ(word::Fetched::get(get("k", option::no_bump).state), 0u);
 }
 
-TEST_F(ExecutorTest, SlotsAreNeitherLostNorUsedTwice) {
+TEST_F(OperationsTest, SlotsAreNeitherLostNorUsedTwice) {
   std::unordered_map<std::string, std::string> model;
   std::mt19937 rng(1);
   for (int round = 0; round < 400; ++round) {
@@ -342,7 +342,7 @@ TEST_F(ExecutorTest, SlotsAreNeitherLostNorUsedTwice) {
   EXPECT_GE(used, model.size());
 }
 
-TEST_F(ExecutorTest, LargeValuesReceivedIntoTheHeapAreStoredAppendedOrGivenBack) {
+TEST_F(OperationsTest, LargeValuesReceivedIntoTheHeapAreStoredAppendedOrGivenBack) {
   const std::string large(100000, 'L');
   const auto received = [&](std::string_view key, StoreMode mode) {
     const Location l = task::allocate(context_, Item::total_bytes(0, key.size(), large.size()), true);
@@ -375,7 +375,7 @@ TEST_F(ExecutorTest, LargeValuesReceivedIntoTheHeapAreStoredAppendedOrGivenBack)
   EXPECT_EQ(one().status, Status::not_stored);
 }
 
-TEST_F(ExecutorTest, ADebugQueryLeavesTheItemAsItWas) {
+TEST_F(OperationsTest, ADebugQueryLeavesTheItemAsItWas) {
   set("k", "v");
   for (int i = 0; i < 2; ++i) {
     add(Opcode::debug, "k", {}, option::meta);
@@ -384,45 +384,6 @@ TEST_F(ExecutorTest, ADebugQueryLeavesTheItemAsItWas) {
   EXPECT_EQ(word::Fetched::get(get("k").state), 0u) << "the word is that before the get";
   add(Opcode::debug, "k", {}, option::meta);
   EXPECT_EQ(word::Fetched::get(one().state), 1u);
-}
-
-// What a server does for a client that does not read: later queries are taken back, whatever strip they are in.
-TEST_F(ExecutorTest, QueriesThatTheWriterTakesBackAreNotExecuted) {
-  for (const std::uint32_t from : {1u, strip_queries_max, 3 * strip_queries_max, 9 * strip_queries_max - 1}) {
-    constexpr std::uint32_t count = 12 * strip_queries_max;
-    for (std::uint32_t i = 0; i < count; ++i) store("k" + std::to_string(i), std::to_string(from));
-    Recorder recorder;
-    std::uint32_t taken_from = count;
-    recorder.on_written = [&](Batch& batch, Strip strip) {
-      if (strip.end <= from || taken_from != count) return true;
-      taken_from = strip.end;
-      for (std::uint32_t i = strip.end; i < batch.size(); ++i) {
-        batch.query(i).opcode = Opcode::nothing;
-        batch.query(i).options = 0;
-      }
-      return false;
-    };
-    executor_.run(batch_, recorder);
-    batch_.clear();
-    ASSERT_EQ(recorder.answers.size(), count);
-    for (std::uint32_t i = 0; i < count; ++i) {
-      EXPECT_EQ(recorder.answers[i].status, i < taken_from ? Status::stored : Status::none);
-      EXPECT_EQ(get("k" + std::to_string(i)).value == std::to_string(from), i < taken_from);
-    }
-  }
-}
-
-TEST_F(ExecutorTest, AWriterMayEndTheEpochAfterEveryStrip) {
-  for (int i = 0; i < 100; ++i) {
-    store("k" + std::to_string(i), std::to_string(i));
-    add(Opcode::get, "k" + std::to_string(i));
-  }
-  Recorder recorder;
-  recorder.on_written = [](Batch&, Strip) { return false; };
-  executor_.run(batch_, recorder);
-  batch_.clear();
-  ASSERT_EQ(recorder.answers.size(), 200u);
-  for (std::size_t i = 0; i < 100; ++i) EXPECT_EQ(recorder.answers[2 * i + 1].value, std::to_string(i));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 #include "index/hash_tree/hash_tree_index.hpp"
-#include "pipeline/executor-inl.hpp"
+#include "task/code-inl.hpp"
 
 namespace tandem {
 

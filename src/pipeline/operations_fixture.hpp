@@ -1,4 +1,4 @@
-// A very small store, for the tests of the executor.
+// A very small store, for the tests of operations.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -9,8 +9,9 @@
 #include <vector>
 
 #include "index/cuckoo/cuckoo_index.hpp"
-#include "pipeline/executor.hpp"
+#include "task/codes.hpp"
 #include "task/memory.hpp"
+#include "task/one_by_one.hpp"
 
 namespace tandem {
 
@@ -23,27 +24,23 @@ struct Answer {
   std::uint8_t outcome = 0;
 };
 
-struct Recorder final : ResponseWriter {
-  bool write(Batch& batch, Strip strip) override {
-    for (std::uint32_t i = strip.begin; i < strip.end; ++i) {
-      const Result& r = batch.result(i);
-      Answer a;
-      a.status = r.status;
-      a.number = r.number;
-      a.state = r.state;
-      a.outcome = r.outcome;
-      if (r.status == Status::number) a.cas = r.cas;
-      if (r.status == Status::hit) {
-        a.key = r.item->key();
-        a.value.assign(r.item->value(), r.value_bytes);
-        a.flags = r.item->client_flags();
-        a.cas = r.item->cas(r.state);
-      }
-      EXPECT_EQ(answers.size(), i) << "answered out of order";
-      answers.push_back(a);
+struct Recorder final : ResultSink {
+  void write(Batch& batch, std::uint32_t i) override {
+    const Result& r = batch.result(i);
+    Answer a;
+    a.status = r.status;
+    a.number = r.number;
+    a.state = r.state;
+    a.outcome = r.outcome;
+    if (r.status == Status::number) a.cas = r.cas;
+    if (r.status == Status::hit) {
+      a.key = r.item->key();
+      a.value.assign(r.item->value(), r.value_bytes);
+      a.flags = r.item->client_flags();
+      a.cas = r.item->cas(r.state);
     }
-    ++strips;
-    return !on_written || on_written(batch, strip);
+    EXPECT_EQ(answers.size(), i) << "answered out of order";
+    answers.push_back(a);
   }
   void control(Batch&, std::uint32_t i) override {
     EXPECT_EQ(answers.size(), i);
@@ -51,15 +48,13 @@ struct Recorder final : ResponseWriter {
     if (on_control) on_control();
   }
   std::vector<Answer> answers;
-  int strips = 0;
   std::function<void()> on_control;
-  std::function<bool(Batch&, Strip)> on_written;
 };
 
-class ExecutorTest : public testing::Test {
+class OperationsTest : public testing::Test {
  protected:
-  explicit ExecutorTest(std::uint64_t memory_bytes = std::uint64_t{32} << 20, StorePolicy policy = {},
-                        std::uint64_t cells = 1 << 14)
+  explicit OperationsTest(std::uint64_t memory_bytes = std::uint64_t{32} << 20, StorePolicy policy = {},
+                          std::uint64_t cells = 1 << 14)
       : budget_(memory_bytes),
         epochs_(8),
         heap_({.item_bytes_max = policy.item_bytes_max, .huge_pages = false}, budget_, epochs_),
@@ -74,7 +69,7 @@ class ExecutorTest : public testing::Test {
                 .policy = policy,
                 .hash_seed = 7},
         context_(shared_),
-        executor_(context_) {
+        runs_(context_) {
     clock_.freeze_for_test(1000);
     shared_.growth_refused = true;  // no thread runs maintenance here: a full index evicts
   }
@@ -102,7 +97,7 @@ class ExecutorTest : public testing::Test {
   }
   std::vector<Answer> run() {
     Recorder recorder;
-    executor_.run(batch_, recorder);
+    runs_.run(batch_, recorder);
     EXPECT_EQ(recorder.answers.size(), batch_.size());
     EXPECT_FALSE(context_.epoch.active());
     batch_.clear();
@@ -127,7 +122,7 @@ class ExecutorTest : public testing::Test {
   IndexPlacement placement_;
   Shared shared_;
   Context context_;
-  Executor executor_;
+  OneByOne runs_;
   Batch batch_{1024};
   std::deque<std::string> texts_;
 };

@@ -1,12 +1,12 @@
-// The executor when memory is short: eviction, classes that starve, stores that must not evict, huge items.
-#include "pipeline/executor_fixture.hpp"
+// Operations when memory is short: eviction, classes that starve, stores that must not evict, huge items.
+#include "pipeline/operations_fixture.hpp"
 
 namespace tandem {
 namespace {
 
-class SmallStoreTest : public ExecutorTest {
+class SmallStoreTest : public OperationsTest {
  protected:
-  SmallStoreTest() : ExecutorTest(std::uint64_t{8} << 20) {}
+  SmallStoreTest() : OperationsTest(std::uint64_t{8} << 20) {}
 };
 
 TEST_F(SmallStoreTest, AFullStoreEvictsWhatWasNotUsed) {
@@ -42,9 +42,9 @@ TEST_F(SmallStoreTest, AStarvingClassGetsPages) {
   EXPECT_LE(budget_.used_bytes(), budget_.limit_bytes());
 }
 
-class NoEvictionTest : public ExecutorTest {
+class NoEvictionTest : public OperationsTest {
  protected:
-  NoEvictionTest() : ExecutorTest(std::uint64_t{8} << 20, {.evict = false}) {}
+  NoEvictionTest() : OperationsTest(std::uint64_t{8} << 20, {.evict = false}) {}
 };
 
 TEST_F(NoEvictionTest, AFullStoreSaysSoAndKeepsWhatItHas) {
@@ -77,9 +77,9 @@ TEST_F(NoEvictionTest, ExpiredItemsAreReclaimedAllTheSame) {
   EXPECT_GT(context_.counters.reclaimed.get(), 0u);
 }
 
-class HugeItemTest : public ExecutorTest {
+class HugeItemTest : public OperationsTest {
  protected:
-  HugeItemTest() : ExecutorTest(std::uint64_t{32} << 20, {.item_bytes_max = std::uint64_t{12} << 20}) {}
+  HugeItemTest() : OperationsTest(std::uint64_t{32} << 20, {.item_bytes_max = std::uint64_t{12} << 20}) {}
 };
 
 TEST_F(HugeItemTest, HugeItemsComeAndGo) {

@@ -1,5 +1,5 @@
 #include "index/cuckoo/cuckoo_index.hpp"
-#include "pipeline/executor-inl.hpp"
+#include "task/code-inl.hpp"
 
 namespace tandem {
 
