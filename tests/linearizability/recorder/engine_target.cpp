@@ -77,7 +77,8 @@ class EngineClient final : public CallsClient {
     if (options.plan == "cpu" || !lane_.takes_found()) return;
     try {
       devices_ = std::make_unique<DeviceCalls>(*context_, *engine.schedulers(), *planner_, lane_, batch_queries);
-    } catch (const DeviceError&) {  // lost; as a session, it goes on without
+    } catch (const DeviceError&) {
+      devices_ = nullptr;  // lost; as a session, it goes on without
     }
   }
 
