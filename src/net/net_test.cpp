@@ -299,7 +299,7 @@ TEST(Fairness, QuietClientBesideFloods) {
       Client c(s.port());
       std::string requests;
       for (int i = 0; i < 2000; ++i)
-        requests += t == 0 ? "get a a a a a a a a\r\n" : t == 1 ? "mn\r\n" : "set f 0 0 1 noreply\r\nx\r\n";
+        requests += t == 0 ? "get a a a a a a a a\r\n" : t == 1 ? "verbosity 0\r\n" : "set f 0 0 1 noreply\r\nx\r\n";
       std::thread reader([&c] {
         char sink[65536];
         while (recv(c.fd(), sink, sizeof sink, 0) > 0) {

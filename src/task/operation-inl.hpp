@@ -7,9 +7,9 @@
 
 #include "index/index_kind.hpp"
 #include "task/publish-inl.hpp"
+#include "task/query_state.hpp"
 #include "task/settled.hpp"
 #include "task/store_in_place.hpp"
-#include "task/query_state.hpp"
 
 namespace tandem::task {
 
