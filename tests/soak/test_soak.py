@@ -38,11 +38,9 @@ STOLEN = ["gpu:queries_stolen"] if TWO and SECONDS >= 60 and not GENTLE else []
 COPIES = "16MiB" if SECONDS >= 60 else f"{MEMORY_MIB}MiB"
 PLANS = {
     "cpu": (["--gpu", "off", "--eviction", "s3-fifo"], []),
-    "mirrored": ([*DEVICE, "--preset", "mirrored"], ["gpu:queries", "gpu:drains"]),
-    "values": (
-        [*DEVICE, "--preset", "mirrored", *TWO, "--gpu-values", COPIES],
-        ["gpu:queries", "gpu:values_hits", *STOLEN],
-    ),
+    "mirrored": ([*DEVICE, "--preset", "mirrored", *TWO], ["gpu:queries", "gpu:drains", *STOLEN]),
+    # One GPU alone answers with copies.
+    "values": ([*DEVICE, "--preset", "mirrored", "--gpu-values", COPIES], ["gpu:queries", "gpu:values_hits"]),
     # The device alone has the index, in a table that does not grow.
     "mega-kv": ([*DEVICE, "--preset", "mega-kv"], ["gpu:queries", "gpu:drains"]),
 }
