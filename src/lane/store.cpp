@@ -29,9 +29,6 @@ bool store_slowly(State& state, const Strip& strip, std::uint32_t i, bool shows_
   Context& context = state.context;
   const Fingerprint f = fingerprint_at(state, strip, i);
   if (TD_UNLIKELY(!context.shared.placement.can_change(f))) return false;
-#if defined(TANDEM_CANARY)
-  canary_host_writes = state.source == Source::text;
-#endif
   const task::SetOperation op{.set = strip.set_of(i, shows_id),
                               .f = f,
                               .time = {state.now_s, state.flush_cas},

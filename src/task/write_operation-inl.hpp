@@ -362,9 +362,6 @@ Settled write_operation(Context& context, Batch& batch, QueryState& state) noexc
   for (;;) {
     Result& r = batch.result(i);
     r = {};
-#if defined(TANDEM_CANARY)
-    canary_host_writes = !batch.searched_at(i);
-#endif
     const Operation<I> op{context, batch, state, i, batch.query(i), r, batch.fingerprints()[i]};
     if (TD_UNLIKELY(op.q.opcode != Opcode::nothing && !op.context.shared.placement.can_change(op.f)))
       return Settled::needs_room;

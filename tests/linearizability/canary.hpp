@@ -27,9 +27,6 @@ inline const Canary& canary() {
 
 inline bool canary_bites(std::string_view name) { return canary().name == name; }
 
-// Whether this thread writes for a batch of which no device was asked.
-inline thread_local bool canary_host_writes = false;
-
 // True once: at this chance, if nothing else is said.
 inline bool canary_strikes(std::string_view name, std::uint64_t nth) {
   if (!canary_bites(name)) return false;

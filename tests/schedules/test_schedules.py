@@ -258,9 +258,6 @@ def test_the_simulation_finds_what_it_is_for() -> None:
 
 
 CANARIES = {
-    "skip_dirty_log:50": f"{BASE} --plan mirrored",
-    # Shows only if the host writes for one batch what a device is searched for by another.
-    "host_unstamped": f"{BASE} {PLANS['mixed']} --burst 3",
     # Two instructions long: it shows if a process dies while a thread is between them.
     "dead_first": f"{BASE} --plan cpu --memory-mib 32 --clients 8 --hot-keys 4 --operations-a-key 1000 --burst 3"
     " --ballast-percent 0 --crash-serving 1 --crash-within 20000",

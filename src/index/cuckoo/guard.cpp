@@ -15,12 +15,6 @@ std::unique_ptr<KeyHold> CuckooIndex::hold(Fingerprint f) { return std::make_uni
 
 CuckooIndex::Guard::~Guard() {
   if (changed_) {
-#if defined(TANDEM_CANARY)
-    if (canary_bites("host_unstamped") && canary_host_writes) {
-      lock_.unlock_changed(index_.stripe(f_).changed_at());
-      return;
-    }
-#endif
     lock_.unlock_changed(index_.launch());
   } else {
     lock_.unlock_unchanged();
