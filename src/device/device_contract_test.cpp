@@ -268,7 +268,7 @@ TEST_P(DeviceContract, AbandonedIsLostForGood) {
 
 TEST_P(DeviceContract, AbandonEndsAWait) {
   const DeviceArray<std::byte> array(*device, contract_effort * (32u << 20));
-  for (int i = 0; i < 50; ++i) ASSERT_EQ(stream->zero(array.bytes_at(), array.bytes()), DeviceStatus::ok);
+  for (int i = 0; i < 2000; ++i) ASSERT_EQ(stream->zero(array.bytes_at(), array.bytes()), DeviceStatus::ok);
   std::thread waiter([&] { EXPECT_EQ(stream->wait(stream->mark(), 2min), DeviceStatus::lost); });
   device->abandon();
   waiter.join();

@@ -43,7 +43,7 @@ PLANS = {
     # A client's batches are searched by the host or the device, at the same time and for the same keys.
     "mixed": "--plan values --values-mib 4 --host-percent 40",
     # Of batches that are large enough each a part, as workers keep the rest.
-    "stolen": "--plan values --devices 2 --values-mib 4 --host-percent 5 --large-burst 200 --operations 1000",
+    "stolen": "--plan values --devices 2 --values-mib 4 --host-percent 5 --burst 240 --hot-keys 12 --operations 6000",
     # What is not handed over is searched on the device by a worker that waits for it.
     "mixed-device": "--plan device --host-percent 40",
     # Of values' feasible plans the rest (`tandem plans`), and any of them for each batch.

@@ -83,8 +83,8 @@ class EngineClient final : public CallsClient {
   }
 
  private:
-  // Fewer than a session's, so that large bursts are several batches under way.
-  static constexpr std::uint32_t batch_queries = 128;
+  // Few, so that a large burst takes all flights; not one set of stealing (64), or nothing could be stolen.
+  static constexpr std::uint32_t batch_queries = 96;
 
   void scan(Operation& o) override {
     PausingSink sink(pause_);
