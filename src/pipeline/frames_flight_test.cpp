@@ -378,13 +378,7 @@ TEST(FramesFlight, RepliesWithValuesThatAreRewritten) {
     for (unsigned round = 1; !stop; ++round) {
       const std::string value = value_of(round);
       for (const std::string& name : names) {
-        Query& q = batch.next();
-        q = {};
-        q.opcode = Opcode::store;
-        q.key = name.data();
-        q.key_bytes = static_cast<std::uint8_t>(name.size());
-        q.value = value.data();
-        q.value_bytes = value_bytes;
+        batch.next() = query_of(Opcode::store, name, value);
         batch.commit();
       }
       comparing.expected = &stored;
@@ -443,11 +437,7 @@ TEST(FramesFlight, HasMissesConfirmed) {
     for (int i = 0; i < 20'000 && launches.get() == before; ++i) std::this_thread::sleep_for(1ms);
     const std::string key = "key" + std::to_string(stored_keys);
     Batch batch(1);
-    Query& q = batch.next();
-    q = {};
-    q.opcode = Opcode::store;
-    q.key = key.data();
-    q.key_bytes = static_cast<std::uint8_t>(key.size());
+    batch.next() = query_of(Opcode::store, key);
     batch.commit();
     const std::vector<Expected> stored(1, {Status::stored, {}});
     Comparing writer;

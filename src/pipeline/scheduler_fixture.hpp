@@ -17,6 +17,7 @@
 #include "placement/mirrored/replica.hpp"
 #include "placement/mirrored/replica_log.hpp"
 #include "plan/placement.hpp"
+#include "query/query_of.hpp"
 #include "task/codes.hpp"
 #include "task/one_by_one.hpp"
 
@@ -121,13 +122,7 @@ struct SchedulerRig {
     }
     const std::string& k = keys[n].emplace_back(std::move(key));
     const std::string& v = values[n].emplace_back(std::move(value));
-    Query& q = batch.next();
-    q = {};
-    q.opcode = opcode;
-    q.key = k.data();
-    q.key_bytes = static_cast<std::uint8_t>(k.size());
-    q.value = v.data();
-    q.value_bytes = static_cast<std::uint32_t>(v.size());
+    batch.next() = query_of(opcode, k, v);
     batch.commit();
     // The expected result: queries are executed in the order of the batches, and inside them.
     const auto at = model.find(k);

@@ -96,13 +96,7 @@ TEST(Scheduler, WhatIsLetGoOfIsSearchedAgain) {
       value = "other" + std::to_string(round) + std::string(again * 40, '.');
       for (unsigned i = 0; i < key_count; ++i) {
         keys[i] = "key" + std::to_string(i);
-        Query& q = stores.next();
-        q = {};
-        q.opcode = Opcode::store;
-        q.key = keys[i].data();
-        q.key_bytes = static_cast<std::uint8_t>(keys[i].size());
-        q.value = value.data();
-        q.value_bytes = static_cast<std::uint32_t>(value.size());
+        stores.next() = query_of(Opcode::store, keys[i], value);
         stores.commit();
       }
       const std::vector<Expected> stored(key_count, {Status::stored, {}});

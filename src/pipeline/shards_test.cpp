@@ -173,11 +173,7 @@ TEST(ShardsFail, AWorkerGoesWhileOneThreadIsStuck) {
     const std::string key = "key";
     for (unsigned i = 0; i < batches.count(); ++i) {
       for (int n = 0; n < 64; ++n) {
-        Query& q = batches.filling().next();
-        q = {};
-        q.opcode = Opcode::get;
-        q.key = key.data();
-        q.key_bytes = static_cast<std::uint8_t>(key.size());
+        batches.filling().next() = query_of(Opcode::get, key);
         batches.filling().commit();
       }
       batches.submit(rig.plan);

@@ -161,13 +161,7 @@ TEST(Arranger, RewritesWhatIsScanned) {
     Batch batch(1);
     for (const unsigned i : shuffled(count)) {
       const std::string key = key_of(i);
-      Query q{};
-      q.opcode = Opcode::store;
-      q.key = key.data();
-      q.key_bytes = static_cast<std::uint8_t>(key.size());
-      q.value = "value";
-      q.value_bytes = 5;
-      ASSERT_EQ(run_alone(*context, batch, q), Status::stored);
+      ASSERT_EQ(run_alone(*context, batch, query_of(Opcode::store, key, "value")), Status::stored);
     }
     const auto scan_half = [&] {
       CountingSink sink;

@@ -21,13 +21,7 @@ class CrawlerTest : public testing::Test {
   void store(const std::string& key, std::size_t value_bytes, std::uint32_t expiry_s) {
     const std::string value(value_bytes, 'v');
     Batch batch(1);
-    Query q{};
-    q.opcode = Opcode::store;
-    q.mode = StoreMode::set;
-    q.key = key.data();
-    q.key_bytes = static_cast<std::uint8_t>(key.size());
-    q.value = value.data();
-    q.value_bytes = static_cast<std::uint32_t>(value.size());
+    Query q = query_of(Opcode::store, key, value);
     q.expiry_s = expiry_s;
     ASSERT_EQ(run_alone(*context_, batch, q), Status::stored);
   }

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <thread>
 
+#include "query/query_of.hpp"
 #include "store/engine.hpp"
 #include "task/alone.hpp"
 

@@ -35,13 +35,7 @@ class EvictionTest : public testing::TestWithParam<const char*> {
     return hit;
   }
   Status run(Opcode opcode, const std::string& key) {
-    Query q{};
-    q.opcode = opcode;
-    q.key = key.data();
-    q.key_bytes = static_cast<std::uint8_t>(key.size());
-    q.value = value_.data();
-    q.value_bytes = static_cast<std::uint32_t>(value_.size());
-    return run_alone(*context_, batch_, q);
+    return run_alone(*context_, batch_, query_of(opcode, key, value_));
   }
   // All of one length: other rules govern the memory of different size classes.
   static std::string name(std::uint64_t key) {

@@ -59,13 +59,7 @@ TEST(Flooding, AFullBucketIsNoFailure) {
   Batch batch(1);
   const std::string value(10, 'v');
   const auto run = [&](Opcode opcode, const std::string& key) {
-    Query q{};
-    q.opcode = opcode;
-    q.key = key.data();
-    q.key_bytes = static_cast<std::uint8_t>(key.size());
-    q.value = value.data();
-    q.value_bytes = static_cast<std::uint32_t>(value.size());
-    return run_alone(*context, batch, q);
+    return run_alone(*context, batch, query_of(opcode, key, value));
   };
   for (int i = 0; i < 1000; ++i) ASSERT_EQ(run(Opcode::store, "other" + std::to_string(i)), Status::stored);
   for (const std::string& key : flood(500, seed)) {

@@ -55,13 +55,8 @@ struct StoreOnDevice {
 struct Caller {
   explicit Caller(Engine& engine) : context(engine.make_context()) {}
   Status run(Opcode opcode, const std::string& key, const std::string& value = {}, StoreMode mode = StoreMode::set) {
-    Query q{};
-    q.opcode = opcode;
+    Query q = query_of(opcode, key, value);
     q.mode = mode;
-    q.key = key.data();
-    q.key_bytes = static_cast<std::uint8_t>(key.size());
-    q.value = value.data();
-    q.value_bytes = static_cast<std::uint32_t>(value.size());
     read.clear();
     return run_alone(*context, batch, q, [&] {
       const Result& r = batch.result(0);

@@ -222,10 +222,7 @@ class CallerCompares : public testing::Test {
     ASSERT_EQ(get(b).key, b);
   }
   Status invalidate(std::string_view key) {
-    Query q{};
-    q.opcode = Opcode::remove;
-    q.key = key.data();
-    q.key_bytes = static_cast<std::uint8_t>(key.size());
+    Query q = query_of(Opcode::remove, key);
     q.options = option::meta | option::invalidate;
     return run_alone(*context_, one_, q);
   }

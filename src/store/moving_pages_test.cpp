@@ -18,16 +18,6 @@
 namespace tandem {
 namespace {
 
-Query store_of(std::string_view key, std::string_view value) {
-  Query q{};
-  q.opcode = Opcode::store;
-  q.key = key.data();
-  q.key_bytes = static_cast<std::uint8_t>(key.size());
-  q.value = value.data();
-  q.value_bytes = static_cast<std::uint32_t>(value.size());
-  return q;
-}
-
 class ShiftingSizesTest : public testing::TestWithParam<const char*> {};
 
 TEST_P(ShiftingSizesTest, NothingIsRefused) {
@@ -54,7 +44,7 @@ TEST_P(ShiftingSizesTest, NothingIsRefused) {
         for (int i = 0; i < 60; ++i) {
           random = random * 6364136223846793005u + 1442695040888963407u;
           const std::string key = "k" + std::to_string(random >> 40);
-          const Status status = run_alone(*context, batch, store_of(key, {value.data(), bytes}));
+          const Status status = run_alone(*context, batch, query_of(Opcode::store, key, {value.data(), bytes}));
           (status == Status::stored ? stored : refused).fetch_add(1, std::memory_order_relaxed);
         }
       }
@@ -79,7 +69,7 @@ struct Writer {
   }
 
   Status store(const std::string& key, std::size_t bytes) {
-    return run_alone(*context, batch, store_of(key, {text.data(), bytes}));
+    return run_alone(*context, batch, query_of(Opcode::store, key, {text.data(), bytes}));
   }
   // Stores keys prefix0, prefix1, ...; returns the number of refusals.
   unsigned store_all(const std::string& prefix, unsigned count, std::size_t bytes) {
@@ -254,9 +244,7 @@ TEST_P(NewestItemsTest, EmptiedMemoryTakesOtherSizes) {
     for (const std::size_t bytes : sizes) {
       for (unsigned i = 0; i < had; ++i) {
         const std::string key = before + std::to_string(i);
-        Query q = store_of(key, {});
-        q.opcode = Opcode::remove;
-        run_alone(*w.context, w.batch, q);
+        run_alone(*w.context, w.batch, query_of(Opcode::remove, key));
       }
       before = "of" + std::to_string(bytes) + "_";
       const auto fits = static_cast<unsigned>(w.engine.memory_limit_bytes() / 10 * 7 / (bytes + 70));

@@ -33,13 +33,7 @@ class SetStore : public RestartTest {
   SetAssociativeIndex& index() { return engine_.shared().index_as<SetAssociativeIndex>(); }
   Query query(Opcode opcode, const std::string& key, const std::string& value = {}) {
     ++clock_;
-    Query q{};
-    q.opcode = opcode;
-    q.key = key.data();
-    q.key_bytes = static_cast<std::uint8_t>(key.size());
-    q.value = value.data();
-    q.value_bytes = static_cast<std::uint32_t>(value.size());
-    return q;
+    return query_of(opcode, key, value);
   }
   Status set(const std::string& key, const std::string& value) {
     return run_alone(*context_, batch_, query(Opcode::store, key, value));

@@ -2,63 +2,28 @@
 #pragma once
 #include <gtest/gtest.h>
 
-#include <deque>
 #include <string>
 #include <string_view>
 
 #include "base/hash.hpp"
-#include "index/cuckoo/cuckoo_index.hpp"
-#include "task/codes.hpp"
 #include "task/evict-inl.hpp"
 #include "task/execute-inl.hpp"
 #include "task/index_room.hpp"
 #include "task/key_compare-inl.hpp"
 #include "task/memory.hpp"
 #include "task/rescue-inl.hpp"
+#include "task/store_fixture.hpp"
 #include "task/write_operation-inl.hpp"
 
 namespace tandem {
 
-class TaskTest : public testing::Test {
+class TaskTest : public SmallStore {
  protected:
-  static constexpr std::uint32_t now_s = 1000;
-
   explicit TaskTest(StorePolicy policy = {}, std::uint64_t memory_bytes = std::uint64_t{8} << 20, bool ordered = false)
-      : budget_(memory_bytes),
-        epochs_(8),
-        heap_({.item_bytes_max = policy.item_bytes_max, .huge_pages = false}, budget_, epochs_),
-        index_(
-            {.cells_initial = ordered ? 1u << 18 : 1u << 12, .hash_seed = 7, .huge_pages = false, .ordered = ordered},
-            budget_, epochs_, heap_),
-        placement_(index_, heap_),
-        shared_{.heap = heap_,
-                .index = index_,
-                .code = cuckoo_code,
-                .placement = placement_,
-                .epochs = epochs_,
-                .clock = clock_,
-                .policy = policy,
-                .hash_seed = 7},
-        context_(shared_) {
-    clock_.freeze_for_test(now_s);
-    shared_.growth_refused = true;  // maintenance does not run: a full index evicts
-  }
-
-  Query& add(Opcode opcode, std::string_view key, std::string_view value = {}, std::uint16_t options = 0) {
-    const std::string& k = texts_.emplace_back(key);
-    const std::string& v = texts_.emplace_back(value);
-    Query& q = batch_.next();
-    q = {};
-    q.key = k.data();
-    q.key_bytes = static_cast<std::uint8_t>(k.size());
-    q.value = v.data();
-    q.value_bytes = static_cast<std::uint32_t>(v.size());
-    q.opcode = opcode;
-    q.options = options;
-    q.delta = 1;
-    batch_.commit();
-    return q;
-  }
+      : SmallStore({.policy = policy,
+                    .memory_bytes = memory_bytes,
+                    .cells = ordered ? 1u << 18 : 1u << 12,
+                    .ordered = ordered}) {}
 
   // For the batch's query i, with its key hashed.
   QueryState look(std::uint32_t i = 0) {
@@ -78,11 +43,6 @@ class TaskTest : public testing::Test {
     Location* const found = batch.locations() + state.query;
     index_.search_second(f, index_.search_first(f, 1, found), found);
   }
-  void clear() {
-    batch_.clear();
-    texts_.clear();
-  }
-
   // One query through MM, Search and its write, as a batch of its own. Leaves the query's result in the batch.
   task::Settled write() {
     QueryState state = look();
@@ -134,17 +94,6 @@ class TaskTest : public testing::Test {
     const Item* const item = find(key);
     return item == nullptr ? std::string("(none)") : std::string(item->value(), heap_.value_bytes(item));
   }
-
-  MemoryBudget budget_;
-  EpochDomain epochs_;
-  Clock clock_;
-  Heap heap_;
-  CuckooIndex index_;
-  IndexPlacement placement_;
-  Shared shared_;
-  Context context_;
-  Batch batch_{64};
-  std::deque<std::string> texts_;
 };
 
 }  // namespace tandem

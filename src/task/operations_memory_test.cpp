@@ -1,5 +1,5 @@
 // Operations when memory is short: eviction, classes that starve, stores that must not evict, huge items.
-#include "pipeline/operations_fixture.hpp"
+#include "task/operations_fixture.hpp"
 
 namespace tandem {
 namespace {

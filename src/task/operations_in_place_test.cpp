@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "base/hash.hpp"
-#include "pipeline/operations_fixture.hpp"
+#include "task/operations_fixture.hpp"
 
 namespace tandem {
 namespace {

@@ -1,7 +1,7 @@
 #include <random>
 #include <unordered_map>
 
-#include "pipeline/operations_fixture.hpp"
+#include "task/operations_fixture.hpp"
 
 namespace tandem {
 namespace {
