@@ -7,6 +7,7 @@
 
 #include "codec/binary.hpp"
 #include "codec/udp.hpp"
+#include "net/lane_ranges.hpp"
 #include "net/limits.hpp"
 
 namespace tandem::bench {
@@ -44,12 +45,12 @@ WireDriver::WireDriver(Engine& engine, const EnginePlan& plan, WireProtocol prot
   lane_.set_owner(this);
   if (!plan.is_chosen) return;
   planner_.emplace(Preset::automatic, engine.schedulers(), engine.shared().placement);
-  if (engine.steering() != nullptr) planner_->join(*engine.steering());
+  planner_->join(engine.steering());
 }
 
 bool WireDriver::choose(std::uint32_t requests) noexcept {
   if (planner_) {
-    planner_->begin(cycles_now());
+    if (planner_->is_steered()) planner_->begin(cycles_now());
     plan_ = planner_->plan_for(requests);
   }
   return runner_->can_begin(plan_);
@@ -77,7 +78,7 @@ WireDriver::Answered WireDriver::run(const Tape::Slice& batch, std::uint64_t rec
 
 // What was answered, to the planner that chooses.
 void WireDriver::report(std::uint64_t request_bytes) noexcept {
-  if (!planner_) return;
+  if (!planner_ || !planner_->is_steered()) return;
   bytes_ += request_bytes + answered_.reply_bytes;
   planner_->end(cycles_now(), Planner::work_of(context_->counters, bytes_), runner_->in_flight() != 0);
 }
@@ -196,12 +197,12 @@ void WireDriver::take_replies(const LaneSegment& s, std::uint32_t client) {
   answered_.queries += s.queries + s.rows;
   if (!s.has_replies()) return;
   if (TD_UNLIKELY(is_raw_)) return send_frame(s, client);
-  output_replies_.push_back({client, {&output_, s.output_begin, s.output_end, s.externals_begin, s.externals_end}});
+  output_replies_.push_back({client, net::range_of(s, output_)});
 }
 
 // As a packet ring has it: the headers of a frame before each reply.
 void WireDriver::send_frame(const LaneSegment& s, std::uint32_t client) {
-  const net::OutputRange message{&output_, s.output_begin, s.output_end, s.externals_begin, s.externals_end};
+  const net::OutputRange message = net::range_of(s, output_);
   const char* const headers = s.frame - ethernet::header_bytes;
   frame_.assign(headers, headers + ethernet::header_bytes);
   message.for_each(

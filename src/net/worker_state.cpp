@@ -13,7 +13,7 @@ std::unique_ptr<Runner> make_runner(Context& context, Engine& engine, Planner& p
     try {
       auto runner = std::make_unique<Runner>(context, engine.schedulers(), device_batch_queries, arena_bytes,
                                              Runner::Frames::yes);
-      if (engine.steering() != nullptr && planner.may_join()) planner.join(*engine.steering());
+      planner.join(engine.steering());
       return runner;
     } catch (const DeviceError& error) {
       log().warn("a worker goes without the GPU: {}", error.what());

@@ -31,9 +31,7 @@ PlanChoice Controller::decide(const PlannerSeen& seen) noexcept {
   if (!seen.has_device) {
     constexpr unsigned overflows_max = 2;
     if (choice_.level != UpkeepLevel::none && overflows_ >= overflows_max) want(UpkeepLevel::none);
-    break_probe();
-    window_ = {};
-    window_from_ns_ = now_ns_;
+    break_off();
     run(is_resting() ? host_alone : host_beside, PlanReason::no_device);
     return choice_;
   }
@@ -56,11 +54,7 @@ PlanChoice Controller::decide(const PlannerSeen& seen) noexcept {
 }
 
 bool Controller::take_window(const PlannerSeen& seen, PlannerSeen& window) noexcept {
-  for (std::size_t o = 0; o < options_.size(); ++o) {
-    window_.use[o].queries += seen.use[o].queries;
-    window_.use[o].worker_ns += seen.use[o].worker_ns;
-    window_.use[o].device_ns += seen.use[o].device_ns;
-  }
+  for (std::size_t o = 0; o < options_.size(); ++o) window_.use[o] += seen.use[o];
   window_.queries += seen.queries;
   window_.sets += seen.sets;
   window_.bytes += seen.bytes;
@@ -119,7 +113,7 @@ bool Controller::enter_class(const PlannerSeen& window) noexcept {
 PlanChoice Controller::wait_for_class() noexcept {
   if (probe_) {
     break_probe();
-    run(base_, reason_of(base_));
+    run_known(base_);
   }
   if (!is_resting()) give_up_undecided();
   return choice_;
@@ -137,16 +131,13 @@ void Controller::begin_class() noexcept {
   break_probe();
   takes_turns_ = false;
   learned_ = 0;
-  const std::uint8_t option = best();
-  run(option, reason_of(option));
+  run_known(best());
   settles_ = rules_.settle;
 }
 
 void Controller::turn(UpkeepLevel reached) noexcept {
   reached_ = reached;
-  break_probe();
-  window_ = {};
-  window_from_ns_ = now_ns_;
+  break_off();
   overflows_ = 0;
   if (is_resting()) return run(host_alone, PlanReason::rests);
   if (is_returning_) return_took_ns_ = std::min(now_ns_ - wanted_ns_, return_took_max_ns);
@@ -154,8 +145,7 @@ void Controller::turn(UpkeepLevel reached) noexcept {
   if (class_ != nullptr && is_trial_) {
     for (KnownOption& known : class_->options) known.is_compared = false;
   }
-  const std::uint8_t option = best();
-  run(option, reason_of(option));
+  run_known(best());
 }
 
 PlanReason Controller::reason_of(std::uint8_t option) const noexcept {
@@ -175,12 +165,14 @@ void Controller::run(std::uint8_t option, PlanReason reason) noexcept {
   choice_.reason = reason;
 }
 
+void Controller::run_known(std::uint8_t option) noexcept { run(option, reason_of(option)); }
+
 // What runs, with all workers.
 void Controller::learn(const PlannerSeen& window) noexcept {
   credit_ns_ = std::min(credit_ns_ + rules_.budget * static_cast<double>(window_ns_), credit_max_ns);
   const PlanUse& use = window.use[base_];
   if (2 * use.queries < rules_.queries_min) return;
-  const double ns = std::max(static_cast<double>(use.worker_ns), 1.0) / static_cast<double>(use.queries);
+  const double ns = use.ns_a_query();
   KnownOption& known = class_->options[base_];
   const bool is_new = known.ns == 0 || (learned_ == 0 && now_ns_ - known.measured_ns > rules_.certified_ns);
   known.recent_ns = learned_ == 0 ? ns : known.recent_ns + (ns - known.recent_ns) / windows_smoothed;
@@ -225,6 +217,13 @@ void Controller::begin_probe(std::uint8_t other) noexcept {
   ++counts_.probes;
 }
 
+// What was seen of it says nothing of what comes now.
+void Controller::break_off() noexcept {
+  break_probe();
+  window_ = {};
+  window_from_ns_ = now_ns_;
+}
+
 // Nobody knows what it has cost.
 void Controller::break_probe() noexcept {
   if (probe_) credit_ns_ -= static_cast<double>(now_ns_ - probe_from_ns_) / 2;
@@ -243,7 +242,7 @@ void Controller::end_probe() noexcept {
     // One of the halves has no load. One worker after the other then; else it is given up.
     other.is_compared = takes_turns_;
     takes_turns_ = true;
-    return run(base_, reason_of(base_));
+    return run_known(base_);
   }
   const bool is_absolute = fills_device();
   KnownOption& beside = class_->options[partner];
@@ -325,7 +324,7 @@ void Controller::choose() noexcept {
   const double present = class_->options[base_].ns, possible = cost_of(option);
   if (option != base_ && class_->options[option].ns > 0 && possible < at_once * present) {
     ++counts_.reverts;
-    return run(option, reason_of(option));
+    return run_known(option);
   }
   KnownOption& rival = class_->options[option];
   if (option != base_ && rival.is_compared && possible < (1 - rules_.margin) * present &&

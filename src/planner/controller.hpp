@@ -82,12 +82,14 @@ class Controller {
   void begin_class() noexcept;
   void turn(UpkeepLevel reached) noexcept;
   void run(std::uint8_t option, PlanReason reason) noexcept;
+  void run_known(std::uint8_t option) noexcept;
   PlanReason reason_of(std::uint8_t option) const noexcept;
   void learn(const PlannerSeen& window) noexcept;
   void learn_crowding(KnownOption& known) noexcept;
   bool fills_device() const noexcept;
   void begin_probe(std::uint8_t other) noexcept;
   void break_probe() noexcept;
+  void break_off() noexcept;
   void end_probe() noexcept;
   void choose() noexcept;
   std::uint8_t best() const noexcept;

@@ -1,5 +1,6 @@
 // What the planner chooses among, what it is told, and what it says. Plain data.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -21,6 +22,17 @@ struct PlanOption {
 // What workers did with an option: all their time, waits for a device included, and the device's.
 struct PlanUse {
   std::uint64_t queries = 0, worker_ns = 0, device_ns = 0;
+
+  PlanUse& operator+=(const PlanUse& more) noexcept {
+    queries += more.queries;
+    worker_ns += more.worker_ns;
+    device_ns += more.device_ns;
+    return *this;
+  }
+  // Of a worker, 0 excepted. REQUIRES: there were queries.
+  double ns_a_query() const noexcept {
+    return static_cast<double>(std::max<std::uint64_t>(worker_ns, 1)) / static_cast<double>(queries);
+  }
 };
 
 // Since the last time.

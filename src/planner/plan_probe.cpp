@@ -14,10 +14,6 @@ PlanProbe::Arms PlanProbe::arms() const noexcept {
   return is_middle ? Arms{other_, base_} : Arms{base_, other_};
 }
 
-double PlanProbe::log_ns(const PlanUse& use) noexcept {
-  return std::log(static_cast<double>(std::max<std::uint64_t>(use.worker_ns, 1)) / static_cast<double>(use.queries));
-}
-
 bool PlanProbe::add(const std::array<PlanUse, plan_options_max>& use) noexcept {
   if (waits_ != 0) return --waits_, true;
   const PlanUse &base = use[base_], &other = use[other_];
@@ -25,11 +21,10 @@ bool PlanProbe::add(const std::array<PlanUse, plan_options_max>& use) noexcept {
   const bool needs_base = now.even == base_ || now.odd == base_, needs_other = now.even == other_ || now.odd == other_;
   if ((needs_base && base.queries < queries_min) || (needs_other && other.queries < queries_min))
     return ++empty_ != empty_max;
-  if (needs_base) base_logs_[bases_++] = log_ns(base);
+  if (needs_base) base_logs_[bases_++] = std::log(base.ns_a_query());
   if (needs_other) {
-    other_logs_[others_++] = log_ns(other);
-    of_other_.queries += other.queries;
-    of_other_.device_ns += other.device_ns;
+    other_logs_[others_++] = std::log(other.ns_a_query());
+    of_other_ += other;
   }
   if (++windows_ != windows_a_step) return true;
   windows_ = 0;

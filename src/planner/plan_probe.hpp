@@ -39,7 +39,6 @@ class PlanProbe {
   static constexpr unsigned steps_max = 4, windows_a_step = 2, samples_max = steps_max * windows_a_step;
   static constexpr unsigned empty_max = 16;          // windows without queries of an arm
   static constexpr std::uint64_t queries_min = 128;  // of an arm, in a window
-  static double log_ns(const PlanUse& use) noexcept;
   unsigned steps() const noexcept { return takes_turns_ ? steps_max : steps_max / 2; }
 
   std::uint8_t base_, other_;

@@ -47,12 +47,12 @@ class Planner {
 
   // Whether it has joined one.
   bool is_steered() const noexcept { return board_ != nullptr; }
-  // Whether a steering may choose: the preset leaves it open.
-  bool may_join() const noexcept { return offload_ == Offload::when_sooner && !given_; }
-  // From now on the plan is chosen by what this thread and others report. REQUIRES: may_join(). Throws std::bad_alloc.
-  void join(Steering& steering) {
-    steering_ = &steering;
-    board_ = steering.join();
+  // From now on the plan is chosen by what this thread and others report; not if the preset, or a given plan, leaves
+  // nothing to choose. nullptr: there is no steering. Throws std::bad_alloc.
+  void join(Steering* steering) {
+    if (steering == nullptr || offload_ != Offload::when_sooner || given_) return;
+    steering_ = steering;
+    board_ = steering->join();
   }
   // Totals of a thread since its start. bytes: of requests and replies.
   struct Work {
@@ -63,17 +63,16 @@ class Planner {
     const std::uint64_t misses = c.delete_misses.get() + c.incr_misses.get() + c.decr_misses.get();
     return {c.cmd_get.get() + c.cmd_touch.get() + changes + misses, changes, bytes};
   }
-  // Work begins: plans are those of the present choice. ticks: cycles_now().
+  // Work begins: plans are those of the present choice. ticks: cycles_now(). REQUIRES: is_steered().
   void begin(std::uint64_t ticks) noexcept {
-    if (board_ == nullptr) return;
     option_ = steering_->option_of(board_->number);
     // A thread does not sleep for so short a time, and what it waits for a device is a cost of that plan.
     constexpr std::uint64_t short_ticks = 10'000;
     begun_ = waits_ || ticks - ended_ < short_ticks ? ended_ : ticks;
   }
   // That has been done since the beginning, or since the last call. waits: a device has batches of this thread.
+  // REQUIRES: is_steered().
   void end(std::uint64_t ticks, const Work& work, bool waits) noexcept {
-    if (board_ == nullptr) return;
     board_->queries[option_].add(work.queries - work_.queries);
     board_->ticks[option_].add(ticks > begun_ ? ticks - begun_ : 0);
     board_->sets.add(work.sets - work_.sets);

@@ -25,14 +25,11 @@ void Steering::Totals::add(const PlanBoard& board) noexcept {
 
 std::shared_ptr<PlanBoard> Steering::join() {
   std::unique_lock lock(mutex_);
-  boards_seen_.reserve(boards_.size() + 1);
-  boards_.reserve(boards_.size() + 1);
-  boards_.push_back(std::make_unique<PlanBoard>());
-  boards_seen_.emplace_back();
-  PlanBoard& board = *boards_.back();
+  members_.push_back({.board = std::make_unique<PlanBoard>()});
+  PlanBoard& board = *members_.back().board;
   // Both halves get as many.
-  const auto odd = std::ranges::count_if(boards_, [](const auto& b) { return b->number % 2 == 1; });
-  board.number = 2 * odd + 1 < std::ssize(boards_) ? 1 : 0;
+  const auto odd = std::ranges::count_if(members_, [](const Member& m) { return m.board->number % 2 == 1; });
+  board.number = 2 * odd + 1 < std::ssize(members_) ? 1 : 0;
   lock.unlock();
   return {&board, [this](PlanBoard* b) { leave(b); }};  // without memory it calls that, and throws
 }
@@ -40,21 +37,19 @@ std::shared_ptr<PlanBoard> Steering::join() {
 void Steering::leave(PlanBoard* board) noexcept {
   const std::lock_guard lock(mutex_);
   gone_.add(*board);
-  const auto at = std::ranges::find_if(boards_, [&](const auto& b) { return b.get() == board; });
-  boards_seen_.erase(boards_seen_.begin() + (at - boards_.begin()));
-  boards_.erase(at);
+  members_.erase(std::ranges::find_if(members_, [&](const Member& m) { return m.board.get() == board; }));
 }
 
 PlannerSeen Steering::since_last(const DeviceWork& work, std::chrono::steady_clock::time_point time) noexcept {
   constexpr auto report_within = std::chrono::milliseconds(20);  // of a worker with load: batches take milliseconds
   Totals now = gone_;
   PlannerSeen seen{.workers = 0};
-  for (std::size_t i = 0; i < boards_.size(); ++i) {
-    now.add(*boards_[i]);
+  for (Member& member : members_) {
+    now.add(*member.board);
     std::uint64_t queries = 0;
-    for (const Counter& c : boards_[i]->queries) queries += c.get();
-    if (std::exchange(boards_seen_[i].queries, queries) != queries) boards_seen_[i].at = time;
-    seen.workers += time - boards_seen_[i].at < report_within ? 1u : 0u;
+    for (const Counter& c : member.board->queries) queries += c.get();
+    if (std::exchange(member.queries, queries) != queries) member.loaded_at = time;
+    seen.workers += time - member.loaded_at < report_within ? 1u : 0u;
   }
   const double tick_ns = ns_per_tick();
   for (std::size_t o = 0; o < option_count; ++o) {

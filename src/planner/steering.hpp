@@ -66,12 +66,12 @@ class Steering {
   mutable std::mutex mutex_;                                            // guards the rest
   Controller controller_;
   PlanChoice choice_;
-  std::vector<std::unique_ptr<PlanBoard>> boards_;
-  struct Seen {
-    std::uint64_t queries = 0;
-    std::chrono::steady_clock::time_point at{};  // when there were some
+  struct Member {
+    std::unique_ptr<PlanBoard> board;
+    std::uint64_t queries = 0;                          // that were seen
+    std::chrono::steady_clock::time_point loaded_at{};  // when there were some
   };
-  std::vector<Seen> boards_seen_;  // of each board
+  std::vector<Member> members_;
   Totals gone_, before_;
   DeviceWork work_before_{};
   std::chrono::steady_clock::time_point loaded_at_{};

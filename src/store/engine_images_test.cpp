@@ -71,14 +71,14 @@ class EngineImages : public testing::Test {
     return soon([&] { return get(key).by_device; });
   }
   Status set(std::string_view key, std::string_view value, std::uint32_t expiry_s = Clock::never) {
-    Query q = query(Opcode::store, key);
+    Query q = query_of(Opcode::store, key);
     q.value = value.data();
     q.value_bytes = static_cast<std::uint32_t>(value.size());
     q.expiry_s = expiry_s;
     return run_alone(*context_, one_, q);
   }
   Status touch(std::string_view key, std::uint32_t expiry_s) {
-    Query q = query(Opcode::touch, key);
+    Query q = query_of(Opcode::touch, key);
     q.expiry_s = expiry_s;
     return run_alone(*context_, one_, q);
   }
@@ -112,13 +112,6 @@ class EngineImages : public testing::Test {
   bool rests_ = false;
 
  private:
-  static Query query(Opcode opcode, std::string_view key) {
-    Query q{};
-    q.opcode = opcode;
-    q.key = key.data();
-    q.key_bytes = static_cast<std::uint8_t>(key.size());
-    return q;
-  }
   void ask_device(const std::vector<std::string>& keys, std::vector<Answer>& answers) {
     FrameColumns* const columns = runner_->frames_to_fill(plan_frames);
     if (columns == nullptr) return;
@@ -164,7 +157,7 @@ class EngineImages : public testing::Test {
   }
   Answer ask_host(const std::string& key) {
     Answer a;
-    a.status = run_alone(*context_, one_, query(Opcode::get, key), [&] {
+    a.status = run_alone(*context_, one_, query_of(Opcode::get, key), [&] {
       const Result& r = one_.result(0);
       if (r.status == Status::hit) a.value.assign(r.item->bytes() + r.value_offset, r.value_bytes);
     });
@@ -218,7 +211,8 @@ TEST_F(EngineImages, RestWhileTooMuchIsWritten) {
   rests_ = true;
   ASSERT_NO_FATAL_FAILURE(open());
   Planner planner(Preset::automatic, engine().schedulers(), engine().shared().placement);
-  planner.join(*engine().steering());
+  planner.join(engine().steering());
+  ASSERT_TRUE(planner.is_steered());
   const std::vector<std::string> keys = keys_of(0);
   const std::atomic<Rewrites>& rewrites = engine().shared().rewrites;
   for (int round = 0; round < 3; ++round) {

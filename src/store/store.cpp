@@ -69,7 +69,7 @@ std::unique_ptr<DeviceCalls> make_device_calls(Context& context, Engine& engine,
   if (!planner.uses_device() || !lane.takes_found()) return nullptr;
   try {
     auto calls = std::make_unique<DeviceCalls>(context, *engine.schedulers(), planner, lane);
-    if (engine.steering() != nullptr && planner.may_join()) planner.join(*engine.steering());
+    planner.join(engine.steering());
     return calls;
   } catch (const DeviceError&) {
     planner.leave_devices();
