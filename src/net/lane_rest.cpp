@@ -79,7 +79,6 @@ void LaneStage::send(const LaneSegment& segment, LaneWait& wait) {
 // The lane, over one segment.
 void LaneStage::run_one(std::size_t number) {
   Intake& in = batches_.in();
-  Output& output = responder_.output();
   LaneSegment& segment = in.segments[number];
   segment.resume();
   if (segment.stopped) return;
@@ -90,10 +89,7 @@ void LaneStage::run_one(std::size_t number) {
     return;
   }
   asked_ = number;
-  open_ = nullptr;
-  const std::size_t full_bytes = output.size() + static_cast<std::size_t>(output.external_bytes()) + output_flush_bytes;
-  const std::size_t done = lane_.run(one, output, full_bytes, worker_.meter.sampled(), worker_.meter.keys_of(in));
-  worker_.meter.record_keys();
+  const std::size_t done = run_lane(one);
   if (TD_UNLIKELY(is_asked)) lane_.end_asking();
   note_rows(number);
   Ended ended;

@@ -99,13 +99,8 @@ void LaneStage::note_rows(std::size_t first) {
 // Has the lane run over the segments from this one on, and sends their replies. Returns how many are done.
 TD_INLINE std::size_t LaneStage::run_from(std::size_t first) {
   Intake& in = batches_.in();
-  Output& output = responder_.output();
   const std::span<LaneSegment> left = std::span(in.segments).subspan(first);
-  // A message that is not whole stays until it is.
-  const std::size_t full_bytes = output.size() + static_cast<std::size_t>(output.external_bytes()) + output_flush_bytes;
-  open_ = nullptr;
-  const std::size_t done = lane_.run(left, output, full_bytes, worker_.meter.sampled(), worker_.meter.keys_of(in));
-  worker_.meter.record_keys();
+  const std::size_t done = run_lane(left);
   if (TD_UNLIKELY(!lane_.rows().empty())) note_rows(first);
   Ended ended;
   for (std::size_t i = 0; i < left.size(); ++i) end(left[i], in.waits[first + i], i == done, ended);
@@ -114,7 +109,7 @@ TD_INLINE std::size_t LaneStage::run_from(std::size_t first) {
     const Meter::Timed timed(worker_.meter, Task::send);
     responder_.messages().send();
   }
-  if (TD_LIKELY(open_ == nullptr)) output.clear();
+  if (TD_LIKELY(open_ == nullptr)) responder_.output().clear();
   return done;
 }
 

@@ -5,6 +5,7 @@
 // Thread safety: the worker's thread.
 #pragma once
 #include <cstdint>
+#include <span>
 
 #include "lane/lane.hpp"
 #include "net/batches.hpp"
@@ -54,6 +55,18 @@ class LaneStage final : LaneOwner {
   // Queries of this worker until now.
   std::uint64_t executed() const noexcept { return worker_.context->tasks.queries_total.get(); }
   bool waits_for_search(std::size_t number) const noexcept;
+  // Has the lane run, and records sampled keys while their bytes are there. Returns how many segments are done.
+  TD_INLINE std::size_t run_lane(std::span<LaneSegment> segments) {
+    Output& output = responder_.output();
+    // A message that is not whole stays until it is.
+    const std::size_t full_bytes =
+        output.size() + static_cast<std::size_t>(output.external_bytes()) + output_flush_bytes;
+    open_ = nullptr;
+    const std::size_t done =
+        lane_.run(segments, output, full_bytes, worker_.meter.sampled(), worker_.meter.keys_of(batches_.in()));
+    worker_.meter.record_keys();
+    return done;
+  }
   std::size_t run_from(std::size_t first);
   std::size_t resume_at(std::size_t first, bool has_ended) noexcept;
   std::size_t pass_followers(std::size_t first) const noexcept;

@@ -59,22 +59,21 @@ class Meter {
     std::uint64_t begin_ = 0;
   };
 
-  // The intake's commands are answered: records their latencies, if it is sampled or slow.
-  // Restarts its clock.
+  // The intake's commands are answered: records their latencies, if it is sampled or slow. Restarts
+  // its clock.
   void record_lane(Intake& in, std::span<const LaneWait> waits) noexcept;
   // Where keys are put for record_keys(); nullptr: the intake's keys are not sampled. They are views of its input.
   KeySample* keys_of(const Intake& in) noexcept {
     return TD_UNLIKELY(in.sampled) && hot_keys_ != nullptr ? &lane_keys_ : nullptr;
   }
-
-  const LatencyCounters& latency() const noexcept { return latency_; }
-  HotKeyCounter* hot_keys() const noexcept { return hot_keys_.get(); }  // nullptr: turned off
-
   // Records some of them. REQUIRES: their bytes are there, i.e. no reply was sent (its connection may be closed then)
   // and no rest was kept.
   void record_keys() noexcept {
     if (TD_UNLIKELY(!lane_keys_.keys().empty())) draw_keys();
   }
+
+  const LatencyCounters& latency() const noexcept { return latency_; }
+  HotKeyCounter* hot_keys() const noexcept { return hot_keys_.get(); }  // nullptr: turned off
 
  private:
   void draw_keys() noexcept;
