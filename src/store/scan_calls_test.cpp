@@ -22,7 +22,8 @@ using Items = std::vector<std::pair<std::string, std::string>>;
 class EmbeddedScan : public testing::TestWithParam<const char*> {
  public:
   static Options options() {
-    Options o{.memory_bytes = std::uint64_t{64} << 20, .huge_pages = false, .preset = "cpu"};
+    // Moves of items may overtake a scan, which then has fewer items than it might (arrange_test.cpp).
+    Options o{.memory_bytes = std::uint64_t{64} << 20, .huge_pages = false, .arrange = false, .preset = "cpu"};
     if (std::string_view(GetParam()) == "ordered") {
       o.ordered = true;
     } else {
