@@ -20,7 +20,7 @@ build: ## install what building needs; leaves the program at build/bin/tandem, f
 	@scripts/setup build
 	@[ -f build/CMakeCache.txt ] || cmake -S . -B build -G Ninja -DTANDEM_TESTS=OFF -DTANDEM_UNITY=ON \
 	  -DTANDEM_CUDA=$$(scripts/has_gpu && echo ON || echo OFF)
-	@cmake --build build -j $(JOBS) --target tandem tandem_texts tandem_embedded tandem_shared
+	@cmake --build build -j $(JOBS) --target tandem tandem_texts tandem_static tandem_shared
 
 run: build ## build, then serve on 127.0.0.1:11211, with the GPU if there is one (ARGS="--memory 1GiB" ...)
 	@exec build/bin/tandem serve $(ARGS)

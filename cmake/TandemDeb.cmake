@@ -1,7 +1,7 @@
 # Debian packages by CPack: tandem (server), libtandem0 (the shared library) and tandem-dev (the embedded store). `make deb`.
 set(TANDEM_MAINTAINER "Tandem maintainers <tandem@localhost>" CACHE STRING "Name and address in Debian packages")
 
-file(STRINGS src/cli/version.hpp changelog_date REGEX "version_date")
+file(STRINGS src/options/version.hpp changelog_date REGEX "version_date")
 string(REGEX MATCH "[0-9]+-[0-9]+-[0-9]+" changelog_date "${changelog_date}")
 execute_process(COMMAND date -R -u -d "${changelog_date}" OUTPUT_VARIABLE changelog_date
   OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)

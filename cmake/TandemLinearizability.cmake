@@ -1,10 +1,10 @@
 # The recorder of tests/linearizability; and it and the server with planted bugs (`make test-canaries`).
 tandem_sources(recorder "tests/linearizability/recorder/*.cpp")
 add_library(recorder OBJECT ${recorder})
-target_link_libraries(recorder PRIVATE tandem_store)
+target_link_libraries(recorder PRIVATE tandem_embedded)
 tandem_unity(recorder)
 add_executable(linearizability_recorder $<TARGET_OBJECTS:recorder>)
-target_link_libraries(linearizability_recorder PRIVATE tandem_store)
+target_link_libraries(linearizability_recorder PRIVATE tandem_embedded)
 set_target_properties(linearizability_recorder PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/test)
 
 # The layers that have planted bugs, compiled with them: which one bites is said at run time (canary.hpp). All of their
@@ -20,7 +20,7 @@ foreach(layer heap index placement task lane)
 endforeach()
 
 add_executable(canary_recorder EXCLUDE_FROM_ALL $<TARGET_OBJECTS:recorder>)
-target_link_libraries(canary_recorder PRIVATE canary_heap canary_index canary_placement canary_task canary_lane tandem_store)
+target_link_libraries(canary_recorder PRIVATE canary_heap canary_index canary_placement canary_task canary_lane tandem_embedded)
 add_executable(canary_tandem EXCLUDE_FROM_ALL src/cli/main.cpp)
 target_link_libraries(canary_tandem PRIVATE canary_heap canary_index canary_placement canary_task canary_lane tandem_cli)
 set_target_properties(canary_recorder canary_tandem PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/canary)

@@ -1,4 +1,4 @@
-# tandem::tandem: one static library of all layers up to store, for C++; tandem::c: the same as a shared library with C's
+# tandem::tandem: one static library of all layers up to embedded, for C++; tandem::c: the same as a shared library with C's
 # interface alone (include/tandem/tandem.h). Their headers, a CMake package, files of pkg-config.
 include(CMakePackageConfigHelpers)
 
@@ -9,11 +9,11 @@ foreach(layer IN LISTS layers)
   if(type STREQUAL "STATIC_LIBRARY")
     list(APPEND objects $<TARGET_OBJECTS:${layer}>)
   endif()
-  if(layer STREQUAL "tandem_store")
+  if(layer STREQUAL "tandem_embedded")
     break()
   endif()
 endforeach()
-if(NOT objects OR NOT TARGET tandem_store)
+if(NOT objects OR NOT TARGET tandem_embedded)
   return()
 endif()
 
@@ -21,20 +21,20 @@ if(TANDEM_CUDA)
   get_property(kernels GLOBAL PROPERTY TANDEM_CUDA_OBJECTS)
   list(APPEND objects ${kernels})
 endif()
-add_library(tandem_embedded STATIC ${objects})
-add_library(tandem::tandem ALIAS tandem_embedded)
-set_target_properties(tandem_embedded PROPERTIES OUTPUT_NAME tandem EXPORT_NAME tandem LINKER_LANGUAGE CXX)
-target_compile_features(tandem_embedded PUBLIC cxx_std_20)
-target_link_libraries(tandem_embedded PUBLIC Threads::Threads)
+add_library(tandem_static STATIC ${objects})
+add_library(tandem::tandem ALIAS tandem_static)
+set_target_properties(tandem_static PROPERTIES OUTPUT_NAME tandem EXPORT_NAME tandem LINKER_LANGUAGE CXX)
+target_compile_features(tandem_static PUBLIC cxx_std_20)
+target_link_libraries(tandem_static PUBLIC Threads::Threads)
 if(TANDEM_CUDA)
-  target_link_libraries(tandem_embedded PUBLIC
+  target_link_libraries(tandem_static PUBLIC
     $<BUILD_INTERFACE:${TANDEM_CUDART}> $<INSTALL_INTERFACE:CUDA::cudart_static> ${CMAKE_DL_LIBS} rt)
 endif()
-target_include_directories(tandem_embedded PUBLIC
+target_include_directories(tandem_static PUBLIC
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/tandem)
-install(TARGETS tandem_embedded EXPORT tandem ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT devel)
+install(TARGETS tandem_static EXPORT tandem ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT devel)
 # The soname: a change that programs built before would notice is a new one.
 set(TANDEM_ABI 0)
 if(NOT TANDEM_STATIC)

@@ -7,13 +7,13 @@ set(unseen ${simulation})
 list(FILTER unseen EXCLUDE REGEX "/selftest\\.cpp$")
 set_source_files_properties(${unseen} PROPERTIES COMPILE_OPTIONS -fno-sanitize=thread)
 add_library(simulated OBJECT ${simulation} ${recorded})
-target_link_libraries(simulated PRIVATE tandem_store)
+target_link_libraries(simulated PRIVATE tandem_embedded)
 
 # tandem_schedules(NAME OBJECTS...): the program, with these in the place of the same ones of a layer.
 function(tandem_schedules name)
   add_executable(${name} $<TARGET_OBJECTS:simulated>)
   # Behind all that asks for ThreadSanitizer.
-  target_link_libraries(${name} PRIVATE ${ARGN} tandem_store -fno-sanitize=thread ${CMAKE_DL_LIBS})
+  target_link_libraries(${name} PRIVATE ${ARGN} tandem_embedded -fno-sanitize=thread ${CMAKE_DL_LIBS})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/test)
 endfunction()
 tandem_schedules(schedules)

@@ -289,7 +289,7 @@ def self_test() -> None:
         assert not (files or name in command_lines(ROOT)) or told, f"surface {name} is not missed"
         told = surface_problems(ROOT, {})
         assert targets or any(p.startswith(f"surface {name}: ") for p in told), f"surface {name} needs no reason"
-    assert readers(ROOT) >= {"net/acceptor.cpp", "monitor/http_server.cpp", "cli/config_file.cpp"}
+    assert readers(ROOT) >= {"net/acceptor.cpp", "monitor/http_server.cpp", "options/config_file.cpp"}
     flags = has_flags([b"set b 0 0 1\r\nget c f\r\nmg key v\r\nms k 2 T60 MS\r\nstats h", b" q", b" u x", b"E"])
     assert {f for f in "bcfhvTMqstukxE" if flags(f)} == {"v", "T", "M", "q"} and flags("MS") and not flags("MA")
     assert unescaped(r'"a\x0d\"b"') == b'a\r"b'

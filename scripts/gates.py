@@ -93,7 +93,7 @@ WORDS = r"""limit() {
 FUNCTIONS = r"""rm -rf build/functions
         for file in $(git ls-files 'src/*.cu' 'src/*.cuh'); do install -D "$file" "build/functions/$file.hpp"; done
         build/venv/bin/lizard -l cpp -C 10000 -L 60 -a 7 -w --no-gitignore -x '*_test*' -x '*_bench*' -x '*_fuzz*' \
-            -x '*_fixture*' -x '*_harness*' -x '*src/frames/*' src build/functions >build/log/lizard.txt || true
+            -x '*_fixture*' -x '*_harness*' -x '*src/frames/*' src bench build/functions >build/log/lizard.txt || true
         sed -nE '/::(alignas|requires) has/d; s|^build/functions/([^:]*)[.]hpp:|\1:|
             s|^([^:]*):.*warning: (.*) has .* ([0-9]+) PARAM, ([0-9]+) length.*|\1 \2 \4 \3|p
             /^[^:]*:[0-9]+: warning/!p' build/log/lizard.txt | LC_ALL=C sort -u | diff scripts/long_functions.txt -"""
@@ -179,8 +179,18 @@ def python_parts() -> list[Part]:
     report = ["tests/bench/test_report.py", "tests/bench/test_report_real.py"]
     elsewhere = ["tests/bench", "tests/model", "tests/package", "tests/integration", "tests/conformance"]
     elsewhere += ["tests/debug", "tests/schedules", "tests/linearizability"]
-    bench = ("bench", "tests/bench", "src/cli/bench*", "src/cli/arguments*", "docs/bench-*", *HARNESS)
-    package = ("CMakeLists.txt", "cmake", "include", "deploy", "Dockerfile", "LICENSE", "scripts", "docs", "src/cli")
+    bench = ("bench", "tests/bench", "docs/bench-*", *HARNESS)
+    package = (
+        "CMakeLists.txt",
+        "cmake",
+        "include",
+        "deploy",
+        "Dockerfile",
+        "LICENSE",
+        "scripts",
+        "docs",
+        "src/options",
+    )
     return [
         Part("histories", "tests/linearizability"),
         Part("integration", "tests/integration"),
@@ -239,7 +249,7 @@ def all_steps(lint: str, deep: bool) -> list[Step]:
         ),
         Step("pages", f"{PAGES}\n{WORDS}", fast=True, inputs=("*.md", ".pymarkdown", "scripts/requirements.txt")),
         Step(
-            "functions", FUNCTIONS, fast=True, inputs=("src", "scripts/long_functions.txt", "scripts/requirements.txt")
+            "functions", FUNCTIONS, fast=True, inputs=("src", "bench", "scripts/long_functions.txt", "scripts/requirements.txt")
         ),
         Step("format", "scripts/format --check", fast=True),
         Step(

@@ -19,7 +19,7 @@ from pathlib import Path
 from results import Failure, failures, run_again
 
 ROOT = Path(__file__).resolve().parent.parent
-# Read by tests of src/cli and bench/papers.
+# Read by tests of src/options and bench/papers.
 FILES = ("docs/options.md", "deploy/tandem.toml", "docs/bench-format.md")
 SETTINGS = re.compile(r"^(GTEST|ASAN|UBSAN|TSAN|TANDEM)_")
 RUN = ("TANDEM_RUN", "TANDEM_FLAKY_FILE")  # which change nothing

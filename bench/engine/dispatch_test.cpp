@@ -12,8 +12,8 @@
 #include "bench/engine/engine.hpp"
 #include "bench/engine/test_support.hpp"
 #include "bench/engine/wire.hpp"
+#include "engine/engine.hpp"
 #include "index/hash_tree/hash_tree_index.hpp"
-#include "store/engine.hpp"
 
 namespace tandem::bench {
 namespace {

@@ -13,8 +13,8 @@
 #include "bench/engine/plans.hpp"
 #include "bench/engine/store.hpp"
 #include "bench/workload/spec.hpp"
+#include "engine/index_kinds.hpp"
 #include "net/limits.hpp"
-#include "store/index_kinds.hpp"
 
 namespace tandem::bench {
 namespace {

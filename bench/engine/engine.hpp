@@ -16,9 +16,9 @@
 #include "bench/engine/plan.hpp"
 #include "bench/engine/sink.hpp"
 #include "bench/engine/tape.hpp"
+#include "engine/engine.hpp"
 #include "planner/coefficients.hpp"
 #include "planner/profile.hpp"
-#include "store/engine.hpp"
 
 namespace tandem::bench {
 

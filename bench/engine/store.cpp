@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 #include "bench/engine/wire.hpp"
-#include "store/index_kinds.hpp"
+#include "engine/index_kinds.hpp"
 
 namespace tandem::bench {
 namespace {

@@ -14,7 +14,7 @@
 #include "bench/engine/threads.hpp"
 #include "bench/workload/keys.hpp"
 #include "bench/workload/spec.hpp"
-#include "store/engine.hpp"
+#include "engine/engine.hpp"
 #include "tandem/store.hpp"
 
 namespace tandem::bench {

@@ -17,7 +17,7 @@
 #include "bench/engine/tape.hpp"
 #include "bench/engine/threads.hpp"
 #include "bench/engine/timeline.hpp"
-#include "store/engine.hpp"
+#include "engine/engine.hpp"
 #include "tandem/store.hpp"
 
 namespace tandem::bench {

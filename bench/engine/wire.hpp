@@ -20,12 +20,12 @@
 #include "bench/engine/tape.hpp"
 #include "bench/engine/timeline.hpp"
 #include "codec/protocol.hpp"
+#include "engine/engine.hpp"
 #include "lane/lane.hpp"
 #include "net/output_range.hpp"
 #include "observe/histogram.hpp"
 #include "pipeline/runner.hpp"
 #include "planner/planner.hpp"
-#include "store/engine.hpp"
 
 namespace tandem::bench {
 

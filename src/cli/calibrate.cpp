@@ -9,17 +9,17 @@
 
 #include <CLI/CLI.hpp>
 
-#include "cli/arguments.hpp"
 #include "cli/calibrate_plans.hpp"
-#include "cli/calibration_file.hpp"
 #include "cli/command.hpp"
 #include "cli/invocation.hpp"
-#include "cli/open_gpu.hpp"
-#include "cli/options.hpp"
-#include "cli/plan_costs_file.hpp"
-#include "cli/value.hpp"
 #include "device/cuda/cuda_device.hpp"
+#include "options/arguments.hpp"
+#include "options/calibration_file.hpp"
+#include "options/options.hpp"
+#include "options/plan_costs_file.hpp"
+#include "options/value.hpp"
 #include "preset/preset.hpp"
+#include "process/open_gpu.hpp"
 
 namespace tandem::cli {
 namespace {

@@ -8,10 +8,10 @@
 
 #include "bench/engine/plan_costs.hpp"
 #include "bench/engine/threads.hpp"
-#include "cli/options.hpp"
-#include "cli/plan_costs_file.hpp"
-#include "cli/value.hpp"
-#include "cli/version.hpp"
+#include "options/options.hpp"
+#include "options/plan_costs_file.hpp"
+#include "options/value.hpp"
+#include "options/version.hpp"
 #include "planner/model.hpp"
 
 namespace tandem::cli {

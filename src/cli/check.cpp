@@ -8,11 +8,11 @@
 #include <stdexcept>
 
 #include "cli/invocation.hpp"
-#include "cli/value.hpp"
 #include "codec/dialect.hpp"
+#include "engine/index_kinds.hpp"
 #include "net/endpoint.hpp"
+#include "options/value.hpp"
 #include "preset/preset.hpp"
-#include "store/index_kinds.hpp"
 
 namespace tandem::cli {
 namespace {

@@ -13,12 +13,12 @@
 #include <vector>
 
 #include "bench/common/document.hpp"
-#include "cli/options.hpp"
-#include "cli/suggest.hpp"
-#include "cli/value.hpp"
-#include "cli/version.hpp"
 #include "codec/credentials.hpp"
 #include "net/log.hpp"
+#include "options/options.hpp"
+#include "options/suggest.hpp"
+#include "options/value.hpp"
+#include "options/version.hpp"
 
 namespace tandem::cli {
 namespace {
@@ -108,6 +108,18 @@ std::string unknown_command(std::string_view name) {
 }  // namespace
 
 std::span<const Command> all_commands() { return command_table; }
+
+int run_options(std::span<const std::string> arguments) {
+  if (arguments.empty()) {
+    fmt::print("{}", options_markdown());
+  } else if (arguments.size() == 1 && arguments.front() == "--toml") {
+    fmt::print("{}", options_toml());
+  } else {
+    throw CommandError(EX_USAGE, fmt::format("options: unexpected argument {}; it takes --toml or nothing",
+                                             in_quotes(arguments.front())));
+  }
+  return EX_OK;
+}
 
 int run_version(std::span<const std::string> arguments) {
   refuse_arguments("version", arguments);

@@ -2,17 +2,10 @@
 #pragma once
 #include <span>
 #include <string>
-#include <string_view>
+
+#include "options/command.hpp"
 
 namespace tandem::cli {
-
-struct Command {
-  std::string_view name;
-  std::string_view summary;
-  // `arguments` follow the command's name. Returns the exit code; throws CommandError or any std::exception.
-  int (*run)(std::span<const std::string> arguments);
-  bool has_help = false;  // takes --help
-};
 
 std::span<const Command> all_commands();
 
@@ -23,7 +16,6 @@ int run_program(std::span<const std::string> arguments);
 int run_serve(std::span<const std::string> arguments);
 int run_memcached(std::span<const std::string> arguments);
 int run_top(std::span<const std::string> arguments);
-int run_bench(std::span<const std::string> arguments);
 int run_calibrate(std::span<const std::string> arguments);
 int run_devices(std::span<const std::string> arguments);
 int run_plans(std::span<const std::string> arguments);

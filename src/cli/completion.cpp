@@ -6,11 +6,11 @@
 #include <functional>
 #include <vector>
 
-#include "cli/bench.hpp"
+#include "bench/cli/bench.hpp"
 #include "cli/command.hpp"
-#include "cli/help.hpp"
-#include "cli/options.hpp"
-#include "cli/value.hpp"
+#include "options/help.hpp"
+#include "options/options.hpp"
+#include "options/value.hpp"
 
 namespace tandem::cli {
 namespace {

@@ -4,9 +4,9 @@
 
 #include <CLI/CLI.hpp>
 
-#include "cli/arguments.hpp"
 #include "cli/command.hpp"
 #include "device/cuda/cuda_device.hpp"
+#include "options/arguments.hpp"
 
 namespace tandem::cli {
 

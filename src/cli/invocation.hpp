@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/options.hpp"
+#include "options/options.hpp"
 
 namespace tandem::cli {
 

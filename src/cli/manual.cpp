@@ -3,10 +3,10 @@
 #include <sysexits.h>
 
 #include "cli/command.hpp"
-#include "cli/help.hpp"
-#include "cli/options.hpp"
-#include "cli/value.hpp"
-#include "cli/version.hpp"
+#include "options/help.hpp"
+#include "options/options.hpp"
+#include "options/value.hpp"
+#include "options/version.hpp"
 
 namespace tandem::cli {
 namespace {

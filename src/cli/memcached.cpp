@@ -11,15 +11,15 @@
 #include <utility>
 
 #include "cli/command.hpp"
-#include "cli/help.hpp"
 #include "cli/invocation.hpp"
-#include "cli/process.hpp"
-#include "cli/run_server.hpp"
-#include "cli/suggest.hpp"
-#include "cli/value.hpp"
 #include "codec/dialect.hpp"
 #include "net/endpoint.hpp"
 #include "net/log.hpp"
+#include "options/help.hpp"
+#include "options/suggest.hpp"
+#include "options/value.hpp"
+#include "process/process.hpp"
+#include "process/run_server.hpp"
 
 namespace tandem::cli {
 namespace {

@@ -11,8 +11,8 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "cli/arguments.hpp"
 #include "cli/command.hpp"
+#include "options/arguments.hpp"
 #include "plan/placement.hpp"
 #include "preset/preset.hpp"
 

@@ -8,16 +8,16 @@
 
 #include <CLI/CLI.hpp>
 
-#include "cli/arguments.hpp"
 #include "cli/command.hpp"
-#include "cli/config_file.hpp"
-#include "cli/help.hpp"
 #include "cli/invocation.hpp"
-#include "cli/process.hpp"
-#include "cli/run_server.hpp"
-#include "cli/start_checks.hpp"
-#include "cli/value.hpp"
 #include "net/log.hpp"
+#include "options/arguments.hpp"
+#include "options/config_file.hpp"
+#include "options/help.hpp"
+#include "options/value.hpp"
+#include "process/process.hpp"
+#include "process/run_server.hpp"
+#include "process/start_checks.hpp"
 
 namespace tandem::cli {
 namespace {

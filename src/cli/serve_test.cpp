@@ -6,8 +6,8 @@
 #include <fstream>
 
 #include "cli/accepted_arguments.hpp"
-#include "cli/config_file.hpp"
 #include "cli/invocation.hpp"
+#include "options/config_file.hpp"
 
 namespace tandem::cli {
 namespace {

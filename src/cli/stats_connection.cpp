@@ -17,8 +17,8 @@
 #include <fstream>
 #include <system_error>
 
-#include "cli/options.hpp"
 #include "net/endpoint.hpp"
+#include "options/options.hpp"
 
 namespace tandem::cli {
 namespace {

@@ -9,11 +9,11 @@
 
 #include <CLI/CLI.hpp>
 
-#include "cli/arguments.hpp"
 #include "cli/command.hpp"
 #include "cli/stats_connection.hpp"
 #include "cli/top_screen.hpp"
 #include "monitor/top_view.hpp"
+#include "options/arguments.hpp"
 
 namespace tandem::cli {
 

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "cli/options.hpp"
+#include "options/options.hpp"
 
 namespace tandem::cli {
 

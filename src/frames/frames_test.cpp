@@ -1,5 +1,5 @@
 // The key hash, the tiling of input, and what columns tell about answers. Whole replies are compared with the general
-// path's in src/store/frames_test.cpp.
+// path's in src/engine/frames_test.cpp.
 #include "frames/frames.hpp"
 
 #include <gtest/gtest.h>

@@ -24,10 +24,10 @@
 #include "codec/udp.hpp"
 #include "device/cuda/cuda_device.hpp"
 #include "device/sim/sim_device.hpp"
+#include "engine/engine.hpp"
 #include "net/fd.hpp"
 #include "net/server.hpp"
 #include "preset/preset.hpp"
-#include "store/engine.hpp"
 
 namespace tandem::net::test {
 

@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <string_view>
 
+#include "engine/engine.hpp"
 #include "net/event_log.hpp"
 #include "net/peer_address.hpp"
 #include "net/prefix_stats.hpp"
 #include "query/batch.hpp"
-#include "store/engine.hpp"
 
 namespace tandem::net {
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/engine.hpp"
 #include "net/log.hpp"
-#include "store/engine.hpp"
 
 namespace tandem {
 namespace net {

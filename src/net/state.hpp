@@ -11,6 +11,7 @@
 
 #include "base/memory_budget.hpp"
 #include "codec/protocol.hpp"
+#include "engine/engine.hpp"
 #include "net/dump_stream.hpp"
 #include "net/event_log.hpp"
 #include "net/fd.hpp"
@@ -18,7 +19,6 @@
 #include "net/prefix_stats.hpp"
 #include "net/recorder.hpp"
 #include "net/server.hpp"
-#include "store/engine.hpp"
 
 namespace tandem::net {
 

@@ -40,7 +40,7 @@ needs_root = pytest.mark.skipif(not IS_ROOT, reason="only root can change its us
 
 def test_version_is_the_projects() -> None:
     """Of which the CMake package takes its own, too."""
-    project = re.search(r'version = "([0-9.]+)"', (ROOT / "src/cli/version.hpp").read_text())
+    project = re.search(r'version = "([0-9.]+)"', (ROOT / "src/options/version.hpp").read_text())
     assert project is not None
     said = tandem("version").stdout
     commit = r" \(commit [0-9a-f]{12}\+?\)" if (ROOT / ".git").exists() else ""
@@ -50,7 +50,7 @@ def test_version_is_the_projects() -> None:
 
 def test_changelog_ends_with_the_projects_version() -> None:
     """Its newest version, that of the program and the program's date are one."""
-    header = (ROOT / "src/cli/version.hpp").read_text()
+    header = (ROOT / "src/options/version.hpp").read_text()
     version, date = (re.search(rf'{name} = "([0-9.-]+)"', header) for name in ("version", "version_date"))
     assert version is not None and date is not None
     released = re.findall(r"^## (\d\S*) - (\S+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)

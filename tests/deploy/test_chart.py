@@ -8,7 +8,7 @@ import yaml
 from conftest import ROOT
 
 CHART = ROOT / "deploy/helm/tandem"
-VERSION = re.search(r' version = "(.*)"', (ROOT / "src/cli/version.hpp").read_text())[1]
+VERSION = re.search(r' version = "(.*)"', (ROOT / "src/options/version.hpp").read_text())[1]
 
 
 def test_every_version_is_the_programs() -> None:

@@ -251,7 +251,7 @@ def test_selectors_and_ports_fit() -> None:
         p["name"] for p in one("Service")["spec"]["ports"]
     }
     assert f"*:{ports['metrics']}" in container["args"]
-    project = re.search(r'version = "([0-9.]+)"', (ROOT / "src/cli/version.hpp").read_text())
+    project = re.search(r'version = "([0-9.]+)"', (ROOT / "src/options/version.hpp").read_text())
     assert container["image"] == f"tandem:{project[1]}"
 
 

@@ -1,5 +1,5 @@
 """The filter of system calls inside the process (`--seccomp`, -o drop_privileges): a server lives its whole life under
-it, and every thread has it. What it refuses is in src/cli/system_call_filter_test.cpp."""
+it, and every thread has it. What it refuses is in src/process/system_call_filter_test.cpp."""
 
 from __future__ import annotations
 

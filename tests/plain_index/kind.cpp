@@ -1,8 +1,8 @@
 // The plain index as a kind of index, and the preset that has it: linked into a program of tests, this makes it one
 // that serves with `--preset plain`.
+#include "engine/index_kinds-inl.hpp"
 #include "plain_index.hpp"
 #include "preset/preset.hpp"
-#include "store/index_kinds-inl.hpp"
 #include "task/code-inl.hpp"
 
 namespace tandem {

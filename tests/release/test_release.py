@@ -16,7 +16,7 @@ import pytest
 from release.artefacts import ENVIRONMENT, RELEASE, ROOT, Serving, artefact, needs_root, output, unpack
 
 pytestmark = pytest.mark.timeout(900)
-VERSION = re.search(r' version = "(.*)"', (ROOT / "src/cli/version.hpp").read_text())[1]
+VERSION = re.search(r' version = "(.*)"', (ROOT / "src/options/version.hpp").read_text())[1]
 EMULATOR = "qemu-aarch64-static"
 
 

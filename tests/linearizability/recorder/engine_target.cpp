@@ -13,9 +13,9 @@
 #include "calls_client.hpp"
 #include "device/cuda/cuda_device.hpp"
 #include "device/sim/sim_device.hpp"
+#include "embedded/device_calls.hpp"
+#include "engine/engine.hpp"
 #include "planner/planner.hpp"
-#include "store/device_calls.hpp"
-#include "store/engine.hpp"
 #include "task/scan.hpp"
 
 namespace tandem::record {
