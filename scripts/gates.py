@@ -249,7 +249,10 @@ def all_steps(lint: str, deep: bool) -> list[Step]:
         ),
         Step("pages", f"{PAGES}\n{WORDS}", fast=True, inputs=("*.md", ".pymarkdown", "scripts/requirements.txt")),
         Step(
-            "functions", FUNCTIONS, fast=True, inputs=("src", "bench", "scripts/long_functions.txt", "scripts/requirements.txt")
+            "functions",
+            FUNCTIONS,
+            fast=True,
+            inputs=("src", "bench", "scripts/long_functions.txt", "scripts/requirements.txt"),
         ),
         Step("format", "scripts/format --check", fast=True),
         Step(

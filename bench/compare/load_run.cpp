@@ -112,6 +112,20 @@ double per_second(std::uint64_t count, const Result& result) {
   return result.seconds > 0 ? static_cast<double>(count) / result.seconds : 0;
 }
 
+Json describe_timeline(const Result& result) {
+  Json timeline = Json::array();
+  for (const load::TimelinePoint& point : result.timeline) {
+    Json one{{"t", std::round(point.end_s * 1e6) / 1e6}, {"ops_per_s", point.ops_per_s}};
+    if (point.max_ns != 0) {
+      one["p50"] = in_us(point.p50_ns);
+      one["p99"] = in_us(point.p99_ns);
+      one["max"] = in_us(point.max_ns);
+    }
+    timeline.push_back(std::move(one));
+  }
+  return timeline;
+}
+
 Json describe_result(const Options& options, const Result& result) {
   const load::Counts& counts = result.counts;
   const load::Errors& errors = result.errors;
@@ -148,17 +162,7 @@ Json describe_result(const Options& options, const Result& result) {
   }
   if ((options.rate_per_s > 0 || options.replay_speed > 0) && result.lag.total() != 0)
     out["send_lag_us"] = describe_latency(result.lag);
-  Json timeline = Json::array();
-  for (const load::TimelinePoint& point : result.timeline) {
-    Json one{{"t", std::round(point.end_s * 1e6) / 1e6}, {"ops_per_s", point.ops_per_s}};
-    if (point.max_ns != 0) {
-      one["p50"] = in_us(point.p50_ns);
-      one["p99"] = in_us(point.p99_ns);
-      one["max"] = in_us(point.max_ns);
-    }
-    timeline.push_back(std::move(one));
-  }
-  out["timeline"] = std::move(timeline);
+  out["timeline"] = describe_timeline(result);
   const double per_op = ops != 0 ? 1 / static_cast<double>(ops) : 0;
   if (result.server) {
     Json server = Json::object();
@@ -235,6 +239,25 @@ std::string summarize_errors(const load::Errors& errors) {
   return text;
 }
 
+namespace {
+
+std::string summarize_latency(const Result& result) {
+  std::string out = fmt::format("\n  {:<18}{:>10}", "latency, us", "mean");
+  for (const auto& [label, fraction] : load_percentiles) out += fmt::format("{:>10}", label);
+  out += fmt::format("{:>10}\n", "max");
+  std::size_t kinds = 0;
+  for (const auto& histogram : result.latency_by_op) kinds += histogram ? 1U : 0U;
+  for (std::size_t i = 0; kinds > 1 && i < workload::op_kind_count; ++i) {
+    if (result.latency_by_op[i])
+      out += latency_line(workload::to_string(static_cast<OpKind>(i)), *result.latency_by_op[i]);
+  }
+  out += latency_line("all", result.latency);
+  if (result.lag.total() != 0) out += latency_line("sent late by", result.lag);
+  return out;
+}
+
+}  // namespace
+
 std::string summarize_load_run(const Options& options, const Result& result) {
   const load::Counts& counts = result.counts;
   const double seconds = result.seconds > 0 ? result.seconds : 1;
@@ -269,19 +292,7 @@ std::string summarize_load_run(const Options& options, const Result& result) {
                        static_cast<double>(counts.scan_items) / static_cast<double>(scans), counts.scans_cut);
   }
   if (options.getk) out += fmt::format("  getk: {} answers were of another key\n", counts.other_keys);
-  if (result.latency.total() != 0) {
-    out += fmt::format("\n  {:<18}{:>10}", "latency, us", "mean");
-    for (const auto& [label, fraction] : load_percentiles) out += fmt::format("{:>10}", label);
-    out += fmt::format("{:>10}\n", "max");
-    std::size_t kinds = 0;
-    for (const auto& histogram : result.latency_by_op) kinds += histogram ? 1U : 0U;
-    for (std::size_t i = 0; kinds > 1 && i < workload::op_kind_count; ++i) {
-      if (result.latency_by_op[i])
-        out += latency_line(workload::to_string(static_cast<OpKind>(i)), *result.latency_by_op[i]);
-    }
-    out += latency_line("all", result.latency);
-    if (result.lag.total() != 0) out += latency_line("sent late by", result.lag);
-  }
+  if (result.latency.total() != 0) out += summarize_latency(result);
   if (result.ops() != 0) {
     const double per_op = 1e-3 / static_cast<double>(result.ops());
     out += fmt::format("\n  client: {:.3f} us of processor time per operation\n",

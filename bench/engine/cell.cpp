@@ -157,11 +157,12 @@ CellTapes make_tapes(const EngineSettings& settings, const std::vector<workload:
   limits.bytes /= specs.size();
   limits.connection_queries = settings.in_flight;
   limits.miss_share = settings.miss_share;
+  limits.getk = getk;
   on_each_thread(threads, [&](unsigned t) {
     for (const workload::Spec& spec : specs) {
       for (const std::uint32_t batch : settings.batches)
-        tapes.of_thread[t].push_back(std::make_unique<Tape>(spec, store.keys_of(spec).space, settings.protocol, t,
-                                                            threads, batch, limits, getk));
+        tapes.of_thread[t].push_back(
+            std::make_unique<Tape>(spec, store.keys_of(spec).space, settings.protocol, t, threads, batch, limits));
     }
   });
   return tapes;
@@ -194,111 +195,144 @@ Json load_run(const EngineSettings& settings, const workload::Spec& spec, const 
             {"errors", errors_json({})}}}};
 }
 
+namespace {
+
+class Cell {
+ public:
+  Cell(const EngineSettings& settings, const std::vector<workload::Spec>& specs, LoadedStore& store, Json& document,
+       const EngineHooks& hooks)
+      : settings_(settings), specs_(specs), store_(store), document_(document), hooks_(hooks) {
+    say("drawing the requests");
+    tapes_ = make_tapes(settings, specs, store, false);
+    if (settings.getk) getk_tapes_ = make_tapes(settings, specs, store, true);
+    subjects_ = make_subjects(settings, specs, store, tapes_, getk_tapes_ ? &*getk_tapes_ : nullptr);
+    for (const auto& of_thread : tapes_.of_thread) {
+      for (const auto& tape : of_thread) requests_ += tape->ops().size();
+    }
+  }
+
+  Json run() {
+    store_.wait_until_settled();
+    for (const auto& subject : subjects_) {
+      rounds_.names.emplace_back(subject->name());
+      say(fmt::format("comparing every reply of {}", subject->name()));
+      first_errors_[rounds_.names.back()] = subject->verify();
+    }
+    store_.wait_until_settled();
+    if (settings_.cache_misses && !engine_plan(settings_.plan).dispatches) {
+      auto* const wire = dynamic_cast<WireSubject*>(
+          std::ranges::find_if(subjects_, [](const auto& s) { return s->name() == subject_wire; })->get());
+      misses_ = count_misses(*wire, document_);
+    }
+    for (unsigned round = 0; round < settings_.rounds; ++round) {
+      say(fmt::format("round {} of {}", round + 1, settings_.rounds));
+      for (const auto& subject : subjects_) take_turn(*subject, round);
+    }
+    Json summary = summarize();
+    add_comparisons(cell_, rounds_, document_, summary);
+    return summary;
+  }
+
+ private:
+  static bool is_wire(std::string_view name) { return name == subject_wire || name == subject_wire_getk; }
+  static bool is_getk(std::string_view name) { return name == subject_wire_getk || name == subject_embedded_getk; }
+
+  void say(const std::string& what) const {
+    if (hooks_.progress) hooks_.progress(fmt::format("{}: {}", cell_, what));
+  }
+
+  void take_turn(Subject& subject, unsigned round) {
+    const std::string name(subject.name());
+    const auto turn_ended = name == subject_wire && hooks_.turn ? hooks_.turn(store_.engine(), round) : nullptr;
+    Measured m = subject.take(length_);
+    const Json beside = turn_ended ? turn_ended() : Json();
+    const bool first = round == 0, last = round + 1 == settings_.rounds;
+    if (first) m.errors.add(first_errors_[name]);
+    if (last) m.errors.add(subject.verify());
+    Json result = turn_json(m.turn);
+    if (is_wire(name) || is_getk(name) || name == subject_embedded) add_answers(name, m, first, last, result);
+    if (is_wire(name) && settings_.alternates) {
+      Json phases = Json::array();
+      for (std::size_t i = 0; i < specs_.size(); ++i)
+        phases.push_back({{"workload", specs_[i].name}, {"ops", m.ops_of_workload[i]}});
+      result["phases"] = std::move(phases);
+      result["timeline"] = timeline_json(m);
+    }
+    if (beside.is_object()) result.update(beside);
+    rounds_.ops_per_s[name].push_back(m.turn.ops_per_s);
+    rounds_.runs[name].push_back(document_["runs"].size());
+    document_["runs"].push_back({{"kind", "engine"},
+                                 {"cell", cell_},
+                                 {"subject", name},
+                                 {"round", round},
+                                 {"command", command_line(settings_)},
+                                 {"seed", settings_.seed},
+                                 {"settings", settings_json(settings_, specs_, is_wire(name), is_getk(name))},
+                                 {"result", std::move(result)}});
+  }
+
+  void add_answers(const std::string& name, const Measured& m, bool first, bool last, Json& result) {
+    add_counts(m, result);
+    if (is_wire(name)) add_wire(m, tapes_.threads(), name == subject_wire ? misses_ : MissCounts{}, result);
+    result["errors"] = errors_json(m.errors);
+    if (first || last) result["verified"] = requests_ * (first && last ? 2 : 1);
+    if (is_getk(name) && (first || last)) {
+      result["other_keys"] = m.errors.other_keys;
+      other_keys_ += m.errors.other_keys;
+    }
+    if (name == subject_wire && !misses_.groups.empty()) result["cache_misses"] = misses_.groups;
+    if (is_wire(name) && !m.latency_timeline.empty())
+      result["timeline"] = latency_timeline_json(m, settings_.timeline_every_s);
+  }
+
+  Json summarize() const {
+    Json summary{{"cell", cell_},
+                 {"workload", workload_names(settings_)},
+                 {"threads", settings_.threads.front()},
+                 {"rate", settings_.rates.front()},
+                 {"batch", settings_.batches.front()},
+                 {"subjects", Json::array()},
+                 {"comparisons", Json::array()}};
+    if (settings_.getk) summary["other_keys"] = other_keys_;
+    for (const std::string& name : rounds_.names) {
+      const std::vector<std::size_t>& runs = rounds_.runs.at(name);
+      Json subject{{"subject", name}, {"ops_per_s", spread_json(rounds_.ops_per_s.at(name))}, {"runs", runs}};
+      if (is_wire(name)) {
+        subject["tasks"] = median_tasks(document_, runs);
+        subject["latency_us"] = latency_spreads(document_, runs);
+        double ns = 0;
+        for (const Json& task : subject["tasks"]) ns += task["ns_per_query"].get<double>();
+        const double ns_by_rate = settings_.threads.front() * 1e9 / subject["ops_per_s"]["median"].get<double>();
+        if (ns > 0) subject["tasks_of_rate"] = ns / ns_by_rate;
+      }
+      summary["subjects"].push_back(std::move(subject));
+    }
+    return summary;
+  }
+
+  const EngineSettings& settings_;
+  const std::vector<workload::Spec>& specs_;
+  LoadedStore& store_;
+  Json& document_;
+  const EngineHooks& hooks_;
+  const std::string cell_ = cell_of(settings_);
+  const TurnLength length_{settings_.seconds, settings_.ops, settings_.rates.front(), settings_.timeline_every_s};
+  CellTapes tapes_;
+  std::optional<CellTapes> getk_tapes_;
+  std::vector<std::unique_ptr<Subject>> subjects_;
+  std::uint64_t requests_ = 0;  // of all tapes
+  Rounds rounds_;
+  // Each subject's wrong answers in the full verification before the first round. They count in the first run.
+  std::map<std::string, ReplyErrors> first_errors_;
+  std::uint64_t other_keys_ = 0;
+  MissCounts misses_;
+};
+
+}  // namespace
+
 Json run_cell(const EngineSettings& settings, const std::vector<workload::Spec>& specs, LoadedStore& store,
               Json& document, const EngineHooks& hooks) {
-  const std::string cell = cell_of(settings);
-  const auto say = [&](const std::string& what) {
-    if (hooks.progress) hooks.progress(fmt::format("{}: {}", cell, what));
-  };
-  say("drawing the requests");
-  const CellTapes tapes = make_tapes(settings, specs, store, false);
-  std::optional<CellTapes> getk_tapes;
-  if (settings.getk) getk_tapes = make_tapes(settings, specs, store, true);
-  const std::vector<std::unique_ptr<Subject>> subjects =
-      make_subjects(settings, specs, store, tapes, getk_tapes ? &*getk_tapes : nullptr);
-  const TurnLength length{settings.seconds, settings.ops, settings.rates.front(), settings.timeline_every_s};
-  store.wait_until_settled();
-  Rounds rounds;
-  // Each subject's wrong answers in the full verification before the first round and after the last one. They count in
-  // the first and the last run.
-  std::map<std::string, ReplyErrors> first_errors;
-  std::uint64_t other_keys = 0;
-  std::uint64_t verified = 0;
-  for (const auto& of_thread : tapes.of_thread) {
-    for (const auto& tape : of_thread) verified += tape->ops().size();
-  }
-  for (const auto& subject : subjects) {
-    rounds.names.emplace_back(subject->name());
-    say(fmt::format("comparing every reply of {}", subject->name()));
-    first_errors[rounds.names.back()] = subject->verify();
-  }
-  store.wait_until_settled();
-  MissCounts misses;
-  if (settings.cache_misses && !engine_plan(settings.plan).dispatches) {
-    auto* const wire = dynamic_cast<WireSubject*>(
-        std::ranges::find_if(subjects, [](const auto& s) { return s->name() == subject_wire; })->get());
-    misses = count_misses(*wire, document);
-  }
-  for (unsigned round = 0; round < settings.rounds; ++round) {
-    say(fmt::format("round {} of {}", round + 1, settings.rounds));
-    for (const auto& subject : subjects) {
-      const std::string name(subject->name());
-      const bool has_hook = name == subject_wire && hooks.turn;
-      const auto turn_ended = has_hook ? hooks.turn(store.engine(), round) : nullptr;
-      Measured m = subject->take(length);
-      const Json beside = turn_ended ? turn_ended() : Json();
-      if (round == 0) m.errors.add(first_errors[name]);
-      const bool last = round + 1 == settings.rounds;
-      const bool on_wire = name == subject_wire || name == subject_wire_getk;
-      const bool getk = name == subject_wire_getk || name == subject_embedded_getk;
-      const bool answers = on_wire || name == subject_embedded || getk;
-      if (last) m.errors.add(subject->verify());
-      Json result = turn_json(m.turn);
-      if (answers) {
-        add_counts(m, result);
-        if (on_wire) add_wire(m, tapes.threads(), name == subject_wire ? misses : MissCounts{}, result);
-        result["errors"] = errors_json(m.errors);
-        if (round == 0 || last) result["verified"] = verified * (round == 0 && last ? 2 : 1);
-        if (getk && (round == 0 || last)) {
-          result["other_keys"] = m.errors.other_keys;
-          other_keys += m.errors.other_keys;
-        }
-        if (name == subject_wire && !misses.groups.empty()) result["cache_misses"] = misses.groups;
-        if (on_wire && !m.latency_timeline.empty())
-          result["timeline"] = latency_timeline_json(m, settings.timeline_every_s);
-      }
-      if (on_wire && settings.alternates) {
-        Json phases = Json::array();
-        for (std::size_t i = 0; i < specs.size(); ++i)
-          phases.push_back({{"workload", specs[i].name}, {"ops", m.ops_of_workload[i]}});
-        result["phases"] = std::move(phases);
-        result["timeline"] = timeline_json(m);
-      }
-      if (beside.is_object()) result.update(beside);
-      rounds.ops_per_s[name].push_back(m.turn.ops_per_s);
-      rounds.runs[name].push_back(document["runs"].size());
-      document["runs"].push_back({{"kind", "engine"},
-                                  {"cell", cell},
-                                  {"subject", name},
-                                  {"round", round},
-                                  {"command", command_line(settings)},
-                                  {"seed", settings.seed},
-                                  {"settings", settings_json(settings, specs, on_wire, getk)},
-                                  {"result", std::move(result)}});
-    }
-  }
-  Json summary{{"cell", cell},
-               {"workload", workload_names(settings)},
-               {"threads", settings.threads.front()},
-               {"rate", settings.rates.front()},
-               {"batch", settings.batches.front()},
-               {"subjects", Json::array()},
-               {"comparisons", Json::array()}};
-  if (settings.getk) summary["other_keys"] = other_keys;
-  for (const std::string& name : rounds.names) {
-    Json subject{{"subject", name}, {"ops_per_s", spread_json(rounds.ops_per_s[name])}, {"runs", rounds.runs[name]}};
-    if (name == subject_wire || name == subject_wire_getk) {
-      subject["tasks"] = median_tasks(document, rounds.runs[name]);
-      subject["latency_us"] = latency_spreads(document, rounds.runs[name]);
-      double ns = 0;
-      for (const Json& task : subject["tasks"]) ns += task["ns_per_query"].get<double>();
-      const double ns_by_rate = settings.threads.front() * 1e9 / subject["ops_per_s"]["median"].get<double>();
-      if (ns > 0) subject["tasks_of_rate"] = ns / ns_by_rate;
-    }
-    summary["subjects"].push_back(std::move(subject));
-  }
-  add_comparisons(cell, rounds, document, summary);
-  return summary;
+  return Cell(settings, specs, store, document, hooks).run();
 }
 
 }  // namespace tandem::bench

@@ -158,49 +158,49 @@ const std::vector<std::string>& engine_indexes() {
   return names;
 }
 
-void validate(const EngineSettings& settings) {
-  if (settings.workloads.empty()) refuse("no workload was named");
-  if (!settings.plans.empty()) {
-    validate_plans(settings);
-    for (const PlanChoice& choice : settings.plans) validate(settings_of(settings, choice));
-    return;
-  }
-  const bool has_device = engine_plan(settings.plan).uses_devices();
+namespace {
+
+void check_devices(const EngineSettings& settings) {
+  const EnginePlan chosen = engine_plan(settings.plan);
   if (settings.devices == 0 || settings.devices > shards_max || !std::has_single_bit(settings.devices))
     refuse(fmt::format("{} devices: 1, 2, 4 or 8 share the index", settings.devices));
-  if ((settings.devices != 1 || settings.steal || settings.simulate) && !has_device)
-    refuse(fmt::format("plan {} has no devices", settings.plan));
-  if (std::ranges::find(engine_indexes(), settings.index) == engine_indexes().end())
-    refuse(fmt::format("unknown index \"{}\"; there are: {}", settings.index, fmt::join(engine_indexes(), ", ")));
-  if (has_device) {
-    const std::string kind = settings.index == "ordered" ? "cuckoo" : settings.index;
-    const std::uint32_t devices_max = index_kind_named(kind).devices_max;
-    if (devices_max == 0) refuse(fmt::format("devices cannot follow the index {}", settings.index));
-    const Plan plan = engine_plan(settings.plan).plan;
-    if (begins_with_input(plan) && plan != plan_located_index && settings.devices != 1)
-      refuse(fmt::format("plan {}: one device begins with the input", settings.plan));
-    if (plan == plan_located && kind != "cuckoo")
-      refuse(fmt::format("plan {}: keys are located in the cuckoo index", settings.plan));
-    if (settings.devices > devices_max)
-      refuse(fmt::format("the index {} has {} device at most", settings.index, devices_max));
-    if (engine_plan(settings.plan).placement == tandem::Placement::on_device && settings.index != "cuckoo")
-      refuse(fmt::format("the index {} cannot be in device memory alone", settings.index));
+  if (!chosen.uses_devices()) {
+    if (settings.devices != 1 || settings.steal || settings.simulate)
+      refuse(fmt::format("plan {} has no devices", settings.plan));
+    return;
   }
-  if (engine_plan(settings.plan).dispatches) {
-    if (settings.index != "hash_tree" || settings.protocol != WireProtocol::text)
-      refuse(fmt::format("plan {}: the leaves of index hash_tree, and the text protocol", settings.plan));
-    if (std::ranges::max(threads_of(settings)) > DispatchGroup::members_max)
-      refuse(fmt::format("plan {}: at most {} threads", settings.plan, DispatchGroup::members_max));
-  }
+  const std::string kind = settings.index == "ordered" ? "cuckoo" : settings.index;
+  const std::uint32_t devices_max = index_kind_named(kind).devices_max;
+  if (devices_max == 0) refuse(fmt::format("devices cannot follow the index {}", settings.index));
+  if (begins_with_input(chosen.plan) && chosen.plan != plan_located_index && settings.devices != 1)
+    refuse(fmt::format("plan {}: one device begins with the input", settings.plan));
+  if (chosen.plan == plan_located && kind != "cuckoo")
+    refuse(fmt::format("plan {}: keys are located in the cuckoo index", settings.plan));
+  if (settings.devices > devices_max)
+    refuse(fmt::format("the index {} has {} device at most", settings.index, devices_max));
+  if (chosen.placement == tandem::Placement::on_device && settings.index != "cuckoo")
+    refuse(fmt::format("the index {} cannot be in device memory alone", settings.index));
+}
+
+void check_dispatch(const EngineSettings& settings) {
+  if (!engine_plan(settings.plan).dispatches) return;
+  if (settings.index != "hash_tree" || settings.protocol != WireProtocol::text)
+    refuse(fmt::format("plan {}: the leaves of index hash_tree, and the text protocol", settings.plan));
+  if (std::ranges::max(threads_of(settings)) > DispatchGroup::members_max)
+    refuse(fmt::format("plan {}: at most {} threads", settings.plan, DispatchGroup::members_max));
+}
+
+void check_cycles(const EngineSettings& settings) {
   constexpr unsigned cycle_us_max = 5'000;
-  if (settings.getk && settings.protocol != WireProtocol::meta) refuse("getk is a flag of the meta protocol");
   if (settings.cycles_us.empty()) refuse("no cycle was named");
   for (const unsigned cycle_us : settings.cycles_us) {
-    if (cycle_us != 0 && !has_device)
+    if (cycle_us != 0 && !engine_plan(settings.plan).uses_devices())
       refuse(fmt::format("plan {} has no device whose launches had a cycle", settings.plan));
     if (cycle_us > cycle_us_max) refuse(fmt::format("a cycle has at most {} us", cycle_us_max));
   }
-  std::vector<workload::Spec> specs = specs_of(settings);
+}
+
+void check_workloads(const EngineSettings& settings, const std::vector<workload::Spec>& specs) {
   for (const workload::Spec& spec : specs) {
     check_operations(spec);
     workload::validate(spec);
@@ -209,21 +209,15 @@ void validate(const EngineSettings& settings) {
     if (settings.protocol == WireProtocol::raw && spec.value_bytes.most() > raw_value_bytes_max)
       refuse(fmt::format("a value of {} bytes and its headers are no frame of 1,500 bytes", spec.value_bytes.most()));
   }
-  if (settings.alternates) {
-    if (specs.size() != 2) refuse("two workloads alternate, not " + std::to_string(specs.size()));
-    check_together(specs[0], specs[1]);
-    if (settings.ops != 0) refuse("workloads alternate by time: a number of operations does not say how long");
-    if (!(settings.alternate_every_s >= 1e-5 && settings.alternate_every_s <= 60))
-      refuse("workloads alternate every 10 us to 60 s");
-  }
-  for (const std::string& subject : settings.subjects) {
-    if (std::ranges::find(engine_subjects(), subject) == engine_subjects().end())
-      refuse(fmt::format("unknown subject \"{}\"; there are: {}", subject, fmt::join(engine_subjects(), ", ")));
-  }
-  if (!wants(settings, "wire")) refuse("the subject \"wire\" cannot be left out: the others are compared with it");
-  for (const unsigned threads : settings.threads) {
-    if (threads == 0 || threads > threads_limit) refuse(fmt::format("threads: 1 to {}", threads_limit));
-  }
+  if (!settings.alternates) return;
+  if (specs.size() != 2) refuse("two workloads alternate, not " + std::to_string(specs.size()));
+  check_together(specs[0], specs[1]);
+  if (settings.ops != 0) refuse("workloads alternate by time: a number of operations does not say how long");
+  if (!(settings.alternate_every_s >= 1e-5 && settings.alternate_every_s <= 60))
+    refuse("workloads alternate every 10 us to 60 s");
+}
+
+void check_batches(const EngineSettings& settings) {
   if (settings.batches.empty()) refuse("no batch size was named");
   for (const unsigned cycle_us : settings.cycles_us) {
     if (cycle_us == 0 && !settings.batches_per_us.empty()) refuse("batches by time need a cycle");
@@ -233,6 +227,34 @@ void validate(const EngineSettings& settings) {
       if (batch == 0 || batch > batch_limit) refuse(fmt::format("batch sizes: 1 to {}", batch_limit));
     }
   }
+}
+
+}  // namespace
+
+void validate(const EngineSettings& settings) {
+  if (settings.workloads.empty()) refuse("no workload was named");
+  if (!settings.plans.empty()) {
+    validate_plans(settings);
+    for (const PlanChoice& choice : settings.plans) validate(settings_of(settings, choice));
+    return;
+  }
+  if (std::ranges::find(engine_indexes(), settings.index) == engine_indexes().end())
+    refuse(fmt::format("unknown index \"{}\"; there are: {}", settings.index, fmt::join(engine_indexes(), ", ")));
+  check_devices(settings);
+  check_dispatch(settings);
+  if (settings.getk && settings.protocol != WireProtocol::meta) refuse("getk is a flag of the meta protocol");
+  check_cycles(settings);
+  const std::vector<workload::Spec> specs = specs_of(settings);
+  check_workloads(settings, specs);
+  for (const std::string& subject : settings.subjects) {
+    if (std::ranges::find(engine_subjects(), subject) == engine_subjects().end())
+      refuse(fmt::format("unknown subject \"{}\"; there are: {}", subject, fmt::join(engine_subjects(), ", ")));
+  }
+  if (!wants(settings, "wire")) refuse("the subject \"wire\" cannot be left out: the others are compared with it");
+  for (const unsigned threads : settings.threads) {
+    if (threads == 0 || threads > threads_limit) refuse(fmt::format("threads: 1 to {}", threads_limit));
+  }
+  check_batches(settings);
   check_load(settings, specs);
   if (settings.rounds == 0) refuse("rounds: at least 1");
   if (settings.tape.ops == 0) refuse("requests: at least 1");

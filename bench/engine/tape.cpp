@@ -12,8 +12,8 @@
 namespace tandem::bench {
 
 Tape::Tape(const workload::Spec& spec, const workload::KeySpace& keys, WireProtocol protocol, std::uint32_t index,
-           std::uint32_t count, std::uint32_t batch_queries, const Limits& limits, bool getk)
-    : format_(protocol, keys, getk) {
+           std::uint32_t count, std::uint32_t batch_queries, const Limits& limits)
+    : format_(protocol, keys, limits.getk) {
   workload::Stream stream(spec, index, count);
   std::uint64_t bytes = 0;
   workload::Random misses(workload::mix64(spec.seed) + index);

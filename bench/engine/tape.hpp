@@ -22,11 +22,12 @@ class Tape {
     std::uint64_t bytes = std::uint64_t{256} << 20;
     double miss_share = 0;                 // of the GETs: their keys were never stored
     std::uint32_t connection_queries = 0;  // neighbouring requests of a batch that are one client's; 0: all of them
+    bool getk = false;                     // GETs ask for the key, too
   };
 
   // Of stream `index` of `count`. Throws std::invalid_argument for operations that this mode does not support.
   Tape(const workload::Spec& spec, const workload::KeySpace& keys, WireProtocol protocol, std::uint32_t index,
-       std::uint32_t count, std::uint32_t batch_queries, const Limits& limits, bool getk = false);
+       std::uint32_t count, std::uint32_t batch_queries, const Limits& limits);
   // SETs of the keys [first, end) in order.
   Tape(const workload::KeySpace& keys, WireProtocol protocol, std::uint64_t first, std::uint64_t end,
        std::uint32_t batch_queries);

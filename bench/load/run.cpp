@@ -150,6 +150,38 @@ void watch_progress(const Options& options, const Window& window, std::uint64_t 
   }
 }
 
+// What threads wait for before their first requests.
+struct Start {
+  std::atomic<std::uint64_t> at_ns{0};  // 0: not known yet
+  Window window;
+  std::atomic<std::uint32_t> ready{0};  // threads that wait
+  std::atomic<bool> failed{false};      // one of them has no connections
+};
+
+// connect(): makes the worker's recorder and client.
+template <class Connect>
+void run_worker(Worker& worker, Start& start, RunState& state, Connect connect) {
+  try {
+    connect();
+  } catch (...) {
+    worker.error = std::current_exception();
+    start.failed = true;
+  }
+  start.ready.fetch_add(1);
+  start.ready.notify_all();
+  start.at_ns.wait(0);
+  if (!start.failed && !worker.error) {
+    try {
+      worker.recorder->begin(start.window);
+      worker.client->run(start.at_ns);
+    } catch (...) {
+      worker.error = std::current_exception();
+      state.stop = true;
+    }
+  }
+  worker.is_done = true;
+}
+
 }  // namespace
 
 std::unique_ptr<Result> run(const Options& options, const Progress& progress) {
@@ -167,53 +199,34 @@ std::unique_ptr<Result> run(const Options& options, const Progress& progress) {
 
   // Connections first, so that the window begins after the last of them.
   RunState state;
+  Start start;
   std::vector<std::unique_ptr<Worker>> workers;
   for (std::uint32_t i = 0; i < options.threads; ++i) workers.push_back(std::make_unique<Worker>());
-  std::atomic<std::uint64_t> start_ns{0};
-  Window window;
-  std::atomic<std::uint32_t> ready{0};
-  std::atomic<bool> failed{false};
   for (std::uint32_t i = 0; i < options.threads; ++i) {
     Worker& worker = *workers[i];
     worker.thread = std::thread([&, i] {
-      try {
+      run_worker(worker, start, state, [&] {
         if (!options.processors.empty()) pin_to(options.processors[i % options.processors.size()]);
         prctl(PR_SET_TIMERSLACK, 1);
         worker.recorder = std::make_unique<Recorder>(plan, i == 0 ? std::function<void(bool)>(at_edge) : nullptr);
         worker.client = options.udp ? make_udp_client(plan, address, i, *worker.recorder, state)
                                     : make_tcp_client(plan, address, i, *worker.recorder, state);
-      } catch (...) {
-        worker.error = std::current_exception();
-        failed = true;
-      }
-      ready.fetch_add(1);
-      ready.notify_all();
-      start_ns.wait(0);
-      if (!failed && !worker.error) {
-        try {
-          worker.recorder->begin(window);
-          worker.client->run(start_ns);
-        } catch (...) {
-          worker.error = std::current_exception();
-          state.stop = true;
-        }
-      }
-      worker.is_done = true;
+      });
     });
   }
-  for (std::uint32_t n = ready.load(); n < options.threads; n = ready.load()) ready.wait(n);
+  for (std::uint32_t n = start.ready.load(); n < options.threads; n = start.ready.load()) start.ready.wait(n);
   const std::uint64_t begin_ns = monotonic_ns() + head_start_ns;
   plan.start_ns = begin_ns;
-  window = Window::of(options, begin_ns);
-  start_ns = begin_ns;
-  start_ns.notify_all();
-  if (!failed) watch_progress(options, window, begin_ns, workers, progress);
+  start.window = Window::of(options, begin_ns);
+  start.at_ns = begin_ns;
+  start.at_ns.notify_all();
+  if (!start.failed) watch_progress(options, start.window, begin_ns, workers, progress);
   for (auto& worker : workers) worker->thread.join();
   for (const auto& worker : workers) {
     if (worker->error) std::rethrow_exception(worker->error);
   }
   auto result = std::make_unique<Result>();
-  merge(*result, workers, window);
+  merge(*result, workers, start.window);
   result->server = server.result();
   return result;
 }
