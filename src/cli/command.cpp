@@ -12,9 +12,11 @@
 #include <system_error>
 #include <vector>
 
+#include "bench/cli/bench.hpp"
 #include "bench/common/document.hpp"
 #include "codec/credentials.hpp"
 #include "net/log.hpp"
+#include "options/help.hpp"
 #include "options/options.hpp"
 #include "options/suggest.hpp"
 #include "options/value.hpp"

@@ -14,6 +14,7 @@
 
 #include "base/hash.hpp"
 #include "engine/engine_fixture.hpp"
+#include "heap/heap_fixture.hpp"
 
 namespace tandem {
 namespace {
