@@ -143,8 +143,5 @@ concept DeviceSearches =
 // device_change: adds, replaces and removes cells, where the device's table is the only one.
 template <class I>
 concept DeviceChanges = DeviceSearches<I> && AnyKernel<decltype(I::device_change)>;
-// device_answers: device_search also returns the images of items (index/item_images.hpp).
-template <class I>
-concept DeviceAnswers = DeviceSearches<I> && requires { requires I::device_answers; };
 
 }  // namespace tandem

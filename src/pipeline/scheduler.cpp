@@ -286,7 +286,7 @@ std::size_t Scheduler::count_to_launch() const noexcept {
 
 // Queues the search of the first `count` waiting parts, except for those that ask for frames.
 bool Scheduler::launch_search(const ReplicaLaunch& launched, std::size_t count) noexcept {
-  SearchArguments search{.index = launched.index, .images = {}};
+  SearchArguments search{.index = launched.index};
   for (std::size_t i = 0; i < count; ++i) {
     const DevicePart& b = *ready_[i];
     if (b.asks_frames_.load(std::memory_order_relaxed)) continue;

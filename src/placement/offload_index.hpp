@@ -7,7 +7,7 @@
 namespace tandem {
 
 using OffloadIndex = CuckooIndex;
-static_assert(DeviceSearches<OffloadIndex> && DeviceChanges<OffloadIndex> && DeviceAnswers<OffloadIndex>);
+static_assert(DeviceSearches<OffloadIndex> && DeviceChanges<OffloadIndex>);
 
 // nullptr: the index is of another kind.
 inline OffloadIndex* offload_index_of(Index& index) noexcept { return dynamic_cast<OffloadIndex*>(&index); }

@@ -114,10 +114,6 @@ static_assert(sizeof(CellChange) == 16 && std::is_trivially_copyable_v<CellChang
 struct SearchPart {
   std::uint64_t fingerprints, locations;
   std::uint32_t count;
-  // 0, or images of the items are wanted (ItemImages), for each query with images[i] != 0. The search then stores there
-  // the index + 1 of the item's first granule in `arena`, which has item_granules for each query; 0 if the item has no
-  // image.
-  std::uint64_t images = 0, arena = 0;
 };
 inline constexpr std::uint32_t search_parts_max = 64;  // of one launch
 

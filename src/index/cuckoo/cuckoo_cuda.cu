@@ -1,7 +1,6 @@
 #include "index/cuckoo/cuckoo_cuda.cuh"
 #include "index/cuckoo/search_cuda-inl.cuh"
 #include "index/cuckoo/table_kernels.hpp"
-#include "index/item_images-inl.cuh"
 
 namespace tandem {
 namespace {
@@ -23,22 +22,15 @@ struct Parts {
   SearchPart part[search_parts_max];
   std::uint32_t block_end[search_parts_max];
 };
-template <class L, bool WithImages>
-__global__ void search_kernel(const SearchedTable table, const ItemImages images, const __grid_constant__ Parts parts) {
+template <class L>
+__global__ void search_kernel(const SearchedTable table, const __grid_constant__ Parts parts) {
   std::uint32_t p = 0, begin = 0;
   while (blockIdx.x >= parts.block_end[p]) begin = parts.block_end[p++];
   const SearchPart& part = parts.part[p];
   const std::uint32_t i = (blockIdx.x - begin) * blockDim.x + threadIdx.x;
-  const bool wanted =
-      WithImages && part.images != 0 && i < part.count && reinterpret_cast<const std::uint32_t*>(part.images)[i] != 0;
   const std::uint32_t found =
       search_thread<L>(table, reinterpret_cast<const Fingerprint*>(part.fingerprints), part.count, i);
   if (i < part.count) reinterpret_cast<std::uint32_t*>(part.locations)[i] = found;
-  if constexpr (WithImages) {
-    extern __shared__ std::uint32_t scratch[];
-    if (part.images == 0) return;
-    copy_images(images, wanted ? found : 0, part, i, *reinterpret_cast<ImageScratch*>(scratch));
-  }
 }
 
 template <class L>
@@ -100,7 +92,7 @@ __global__ void apply_store_kernel(Bucket* buckets, std::uint64_t cell_count, st
   winner.store(0, cuda::memory_order_relaxed);
 }
 
-constexpr std::uint32_t apply_threads = 256;
+constexpr std::uint32_t warp_threads = 32, apply_threads = 256;
 
 std::uint32_t blocks_for(std::uint64_t threads, std::uint32_t block_threads) {
   return static_cast<std::uint32_t>((threads + block_threads - 1) / block_threads);
@@ -130,28 +122,20 @@ cudaError_t with_lanes(std::uint32_t threads, F launch) {
 
 }  // namespace
 
-cudaError_t search_on_device(const SearchedTable& table, const ItemImages& images, const SearchPart* part,
-                             std::uint32_t parts, cudaStream_t stream, const KernelTuning& tuning) {
-  if (parts > search_parts_max || tuning.search_block % image_warp != 0) return cudaErrorInvalidValue;
+cudaError_t search_on_device(const SearchedTable& table, const SearchPart* part, std::uint32_t parts,
+                             cudaStream_t stream, const KernelTuning& tuning) {
+  if (parts > search_parts_max || tuning.search_block % warp_threads != 0) return cudaErrorInvalidValue;
   Parts all{};
   std::uint32_t blocks = 0, used = 0;
-  bool with_images = false;
   for (std::uint32_t p = 0; p < parts; ++p) {
     if (part[p].count == 0) continue;
     blocks += blocks_for(part[p].count, tuning.search_block);
     all.part[used] = part[p];
-    with_images |= part[p].images != 0;
     all.block_end[used++] = blocks;
   }
   if (blocks == 0) return cudaSuccess;
-  return with_lanes(tuning.search_threads, [&]<class L>(L) {
-    if (with_images) {
-      const std::uint32_t scratch = sizeof(ImageScratch) + tuning.search_block * image_granules_limit;
-      search_kernel<L, true><<<blocks, tuning.search_block, scratch, stream>>>(table, images, all);
-    } else {
-      search_kernel<L, false><<<blocks, tuning.search_block, 0, stream>>>(table, images, all);
-    }
-  });
+  return with_lanes(tuning.search_threads,
+                    [&]<class L>(L) { search_kernel<L><<<blocks, tuning.search_block, 0, stream>>>(table, all); });
 }
 
 cudaError_t insert_on_device(IndexView index, const Fingerprint* f, const std::uint32_t* location, std::uint8_t* done,
@@ -204,8 +188,7 @@ IndexView view(DeviceIndex index) { return {pointer(index.buckets), index.shape.
 }  // namespace
 
 int cuda_search(const SearchArguments& a, cudaStream_t stream) noexcept {
-  const ItemImages images{pointer(a.images.granules), pointer(a.images.marks), a.images.count, a.images.item_granules};
-  return search_on_device({pointer(a.index.buckets), a.index.shape}, images, a.part.data(), a.parts, stream);
+  return search_on_device({pointer(a.index.buckets), a.index.shape}, a.part.data(), a.parts, stream);
 }
 
 int cuda_insert(const UpdateArguments& a, cudaStream_t stream) noexcept {

@@ -7,7 +7,6 @@
 #include <cstdint>
 
 #include "index/cuckoo/cell.hpp"
-#include "index/item_images.hpp"
 
 namespace tandem {
 
@@ -17,10 +16,10 @@ struct KernelTuning {
   std::uint32_t update_threads = 2, update_block = 128;  // insert, erase, change
 };
 
-// For each part, location[i]: of the first cell with f[i]'s signature, or 0; and the items' images, if the part asks
-// for them. REQUIRES: parts <= search_parts_max; search_block is a multiple of 32.
-cudaError_t search_on_device(const SearchedTable& table, const ItemImages& images, const SearchPart* part,
-                             std::uint32_t parts, cudaStream_t stream, const KernelTuning& tuning = {});
+// For each part, location[i]: of the first cell with f[i]'s signature, or 0. REQUIRES: parts <= search_parts_max;
+// search_block is a multiple of 32.
+cudaError_t search_on_device(const SearchedTable& table, const SearchPart* part, std::uint32_t parts,
+                             cudaStream_t stream, const KernelTuning& tuning = {});
 // done[i]: 1 if the key was added, 0 if the table is full for it. REQUIRES: no key of the batch is in the table or in
 // the batch twice.
 cudaError_t insert_on_device(IndexView index, const Fingerprint* f, const std::uint32_t* location, std::uint8_t* done,

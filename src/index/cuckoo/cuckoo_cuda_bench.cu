@@ -3,7 +3,6 @@
 //   cuckoo_cuda_bench [LOG2_CELLS [ROUNDS [updates]]]       (27, 5: a table of 1 GiB; `updates`: only what changes it)
 //
 // Every answer is checked. Rates are medians of the rounds, with the least and the greatest.
-#include <chrono>
 #include <cstring>
 
 #include "index/cuckoo/cuckoo_cuda.cuh"
@@ -15,13 +14,6 @@ namespace {
 using namespace tandem;
 using namespace tandem::cuda_bench;
 
-// Item number l at location l: live, 8 bytes of key, 8 of value.
-__global__ void make_items(ItemImages images) {
-  const std::uint64_t l = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (l >= images.count) return;
-  constexpr std::uint64_t fixed = std::uint64_t{8} << word::ValueBytes::lo | 8;
-  images.granules[l] = {{static_cast<std::uint64_t>(ItemState::live), fixed, l, ~l}};
-}
 // A random bucket for each thread of a tile, read as a search reads its first one; nothing else.
 template <class L>
 __global__ void read_buckets(IndexView index, std::uint32_t* out, std::uint32_t count, std::uint64_t seed) {
@@ -144,7 +136,7 @@ struct Bench {
                   const KernelTuning& tuning = {}) {
     const SearchPart part{reinterpret_cast<std::uint64_t>(from), reinterpret_cast<std::uint64_t>(to),
                           static_cast<std::uint32_t>(count)};
-    TD_CUDA_CHECK(search_on_device({index.buckets, {.mask = index.mask}}, ItemImages{}, &part, 1, on, tuning));
+    TD_CUDA_CHECK(search_on_device({index.buckets, {.mask = index.mask}}, &part, 1, on, tuning));
   }
 
   // Of queries that are all hits, or all misses.
@@ -362,62 +354,6 @@ struct Bench {
       std::fflush(stdout);
     }
   }
-
-  // The same with the items: images of 32 bytes, of 8-byte keys and values, all over the device's memory.
-  void items_over_the_bus(double load) {
-    constexpr int streams = 4;
-    constexpr std::uint64_t ring = 1 << 20, total = ring << 5;
-    constexpr std::uint32_t item_granules = 4;
-    const auto keys = static_cast<std::uint64_t>(load * static_cast<double>(cells));
-    build(keys, {}, 1);
-    ItemImages images{nullptr, nullptr, static_cast<std::uint32_t>(keys + 1), item_granules};
-    TD_CUDA_CHECK(cudaMalloc(&images.granules, (keys + 1) * sizeof(Granule)));
-    TD_CUDA_CHECK(cudaMalloc(&images.marks, mark_words(keys + 1) * sizeof *images.marks));
-    TD_CUDA_CHECK(cudaMemset(images.marks, 0, mark_words(keys + 1) * sizeof *images.marks));
-    make_items<<<blocks_of(keys + 1), block_threads, 0, stream>>>(images);
-    Fingerprint* const host_f = pinned_array<Fingerprint>(ring);
-    std::uint32_t* const host_location = pinned_array<std::uint32_t>(ring);
-    std::uint32_t* const image = pinned_array<std::uint32_t>(ring);
-    Granule* const arena = pinned_array<Granule>(ring * item_granules);
-    cudaStream_t s[streams];
-    for (cudaStream_t& one : s) one = new_stream();
-    make(ring, 0, keys, 7);
-    TD_CUDA_CHECK(cudaMemcpyAsync(host_f, f, ring * sizeof *f, cudaMemcpyDeviceToHost, stream));
-    TD_CUDA_CHECK(cudaStreamSynchronize(stream));
-    std::printf("\n| with items through PCIe, load %.2f, batches of | by mapped memory, G/s |\n|---:|---:|\n", load);
-    for (const std::uint64_t batch : {1ull << 12, 1ull << 14, 1ull << 16, 1ull << 18, 1ull << 20}) {
-      Rates rates;
-      for (int r = 0; r <= rounds; ++r) {
-        const std::uint64_t n = batch < 1 << 16 ? total / 8 : total;
-        TD_CUDA_CHECK(cudaDeviceSynchronize());
-        std::fill_n(image, ring, 1u);  // later rounds of the ring use the first one's answers as requests
-        const auto begin = std::chrono::steady_clock::now();
-        for (std::uint64_t at = 0; at < n; at += batch) {
-          const std::uint64_t here = at % ring;
-          const SearchPart part{.fingerprints = reinterpret_cast<std::uint64_t>(host_f + here),
-                                .locations = reinterpret_cast<std::uint64_t>(host_location + here),
-                                .count = static_cast<std::uint32_t>(batch),
-                                .images = reinterpret_cast<std::uint64_t>(image + here),
-                                .arena = reinterpret_cast<std::uint64_t>(arena + here * item_granules)};
-          TD_CUDA_CHECK(
-              search_on_device({index.buckets, {.mask = index.mask}}, images, &part, 1, s[at / batch % streams]));
-        }
-        TD_CUDA_CHECK(cudaDeviceSynchronize());
-        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-        if (r > 0) rates.add(static_cast<double>(n) / took.count() / 1e9);
-      }
-      unsigned long long others = 0;
-      for (std::uint64_t i = 0; i < ring; ++i) {
-        const Granule* const of_batch = arena + i / batch * batch * item_granules;
-        others += image[i] == 0 || of_batch[image[i] - 1].word[2] != host_location[i];
-      }
-      if (!are_few(others, ring)) fail(others, "searches brought another item");
-      std::printf("| %llu | %s |\n", static_cast<unsigned long long>(batch), rates.text().c_str());
-      std::fflush(stdout);
-    }
-    TD_CUDA_CHECK(cudaFree(images.granules));
-    TD_CUDA_CHECK(cudaFree(images.marks));
-  }
 };
 
 }  // namespace
@@ -444,6 +380,5 @@ int main(int argc, char** argv) {
   for (const double load : {0.8, 0.9}) bench.updates(load);
   bench.dirty_cells();
   bench.over_the_bus(0.8);
-  bench.items_over_the_bus(0.8);
   return 0;
 }

@@ -253,8 +253,7 @@ void Figures::launch(Operation operation, const Arrays& a, std::uint64_t count, 
   switch (operation) {
     case Operation::search: {
       const SearchPart part{reinterpret_cast<std::uint64_t>(a.f), reinterpret_cast<std::uint64_t>(a.found), n};
-      return TD_CUDA_CHECK(
-          search_on_device({index_.buckets, {.mask = index_.mask}}, ItemImages{}, &part, 1, stream, tuning));
+      return TD_CUDA_CHECK(search_on_device({index_.buckets, {.mask = index_.mask}}, &part, 1, stream, tuning));
     }
     case Operation::insert:
       return TD_CUDA_CHECK(insert_on_device(index_, a.f, a.location, a.done, n, stream, tuning));

@@ -11,7 +11,7 @@
 namespace tandem {
 
 static_assert(std::is_same_v<Location, std::uint32_t>, "a cell holds a location");
-static_assert(IndexKind<CuckooIndex> && DeviceChanges<CuckooIndex> && DeviceAnswers<CuckooIndex>);
+static_assert(IndexKind<CuckooIndex> && DeviceChanges<CuckooIndex>);
 static_assert(std::is_final_v<CuckooIndex>);
 
 CuckooIndex::CuckooIndex(const IndexOptions& options, MemoryBudget& budget, EpochDomain& epochs, Heap& heap)

@@ -292,7 +292,6 @@ class CuckooIndex final : public FollowedIndex {
   // The table's kernels for devices (IndexKind's optional parts).
   static constexpr const Kernel<SearchArguments>& device_search = search_table;
   static constexpr const Kernel<ChangeArguments>& device_change = change_table;
-  static constexpr bool device_answers = true;
   static constexpr std::uint32_t devices_max = shards_max;
 
  private:

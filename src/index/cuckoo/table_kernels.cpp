@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <utility>
 
 #include "index/cuckoo/cuckoo.hpp"
 #include "index/cuckoo/lanes_scalar.hpp"
@@ -25,27 +24,6 @@ IndexView view_of(DeviceIndex index, const HostMemory& memory) noexcept {
   return {memory.at(index.buckets), index.shape.mask};
 }
 
-// The work that a GPU's threads share (item_images-inl.cuh), one item after the other.
-void copy_images(const ItemImages& images, const Location* location, std::uint32_t count, std::uint32_t* image,
-                 Granule* arena) noexcept {
-  std::uint32_t used = 0;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    const bool wanted = std::exchange(image[i], 0) != 0;
-    const Location l = location[i];
-    if (!wanted || l == no_location || l >= images.count) continue;
-    const Granule* const item = images.granules + l;
-    const std::uint32_t granules = image_granules(item->word[0], item->word[1]);
-    if (granules == 0 || granules > images.item_granules || granules > images.count - l) continue;
-    std::uint32_t& marks = images.marks[l / 32];
-    const std::uint32_t mark = 1u << l % 32;
-    std::copy_n(item, granules, arena + used);
-    arena[used].word[0] = word::Accessed::put(item->word[0], (marks & mark) != 0 ? 1 : 0);
-    marks |= mark;
-    image[i] = used + 1;
-    used += granules;
-  }
-}
-
 bool host_search(const SearchArguments& a, const HostMemory& memory) noexcept {
   const SearchedTable table{memory.at(a.index.buckets), a.index.shape};
   for (const SearchPart& part : std::span(a.part).first(a.parts)) {
@@ -53,11 +31,6 @@ bool host_search(const SearchArguments& a, const HostMemory& memory) noexcept {
     const auto* const f = memory.at(DevicePtr<const Fingerprint>(part.fingerprints));
     Location* const location = memory.at(DevicePtr<Location>(part.locations));
     search_in_turn(table, f, part.count, location);
-    if (part.images == 0) continue;
-    const ItemImages images{memory.at(a.images.granules), memory.at(a.images.marks), a.images.count,
-                            a.images.item_granules};
-    copy_images(images, location, part.count, memory.at(DevicePtr<std::uint32_t>(part.images)),
-                memory.at(DevicePtr<Granule>(part.arena)));
   }
   return true;
 }
@@ -136,18 +109,11 @@ std::uint64_t SearchArguments::queries() const noexcept {
 void SearchArguments::memory(MemoryUse& use) const {
   if (parts > search_parts_max) return use.refuse();
   add_table(use, index);
-  bool with_images = false;
   for (std::uint32_t p = 0; p < parts; ++p) {
     const SearchPart& one = part[p];
     use.add(DevicePtr<const Fingerprint>(one.fingerprints), one.count);
     use.add(DevicePtr<Location>(one.locations), one.count);
-    if (one.images == 0) continue;
-    with_images = with_images || one.count != 0;
-    use.add(DevicePtr<std::uint32_t>(one.images), one.count);
-    use.add(DevicePtr<Granule>(one.arena), std::uint64_t{one.count} * images.item_granules);
   }
-  if (!with_images) return;
-  images.memory(use);
 }
 
 void UpdateArguments::memory(MemoryUse& use) const {

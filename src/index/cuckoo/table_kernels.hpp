@@ -10,9 +10,7 @@
 
 #include "base/fingerprint.hpp"
 #include "device/device.hpp"
-#include "heap/item.hpp"
 #include "index/cuckoo/cell.hpp"
-#include "index/item_images.hpp"
 
 namespace tandem {
 
@@ -25,20 +23,19 @@ struct DeviceIndex {
 
 inline constexpr std::uint32_t sets_max = 1u << 31;  // so that a bucket's number has 32 bits
 bool is_table(TableShape shape) noexcept;
-// A kernel's search on the host: as search_table, without images.
+// A kernel's search on the host: as search_table.
 void search_in_turn(const SearchedTable& table, const Fingerprint* f, std::uint32_t count, Location* location) noexcept;
 
 // Several batches in one launch.
 struct SearchArguments {
   DeviceIndex index;
-  DeviceImages images;
   std::uint32_t parts = 0;  // at most search_parts_max; else the launch fails
   std::array<SearchPart, search_parts_max> part{};
 
-  // One batch of `count` queries, without images.
+  // One batch of `count` queries.
   static SearchArguments of(DeviceIndex index, DevicePtr<const Fingerprint> f, DevicePtr<Location> location,
                             std::uint32_t count) noexcept {
-    SearchArguments a{.index = index, .images = {}, .parts = 1};
+    SearchArguments a{.index = index, .parts = 1};
     a.part[0] = {.fingerprints = f.address(), .locations = location.address(), .count = count};
     return a;
   }
@@ -78,9 +75,7 @@ struct StoreArguments {
   void memory(MemoryUse& use) const;
 };
 
-// location[i]: of the first cell with f[i]'s signature in its two buckets, or no_location; and the images of the items
-// there, for parts that ask for them. The bit `accessed` of an image says whether a search has copied it since its mark
-// was cleared, by store_images (placement/mirrored) or by Stream::zero().
+// location[i]: of the first cell with f[i]'s signature in its two buckets, or no_location.
 extern const Kernel<SearchArguments> search_table;
 // done[i]: 1 if the key was added, 0 if the table is full for it. REQUIRES: no key of the batch is in the table or in
 // the batch twice.

@@ -113,8 +113,13 @@ class DeviceChurn {
     const PinnedArray<Fingerprint> f(device_, batch.count());
     const PinnedArray<Location> found(device_, batch.count());
     std::ranges::copy(batch.f, f.data());
-    ASSERT_EQ(stream_.launch(search_table, SearchArguments::of(table_.index(), f.at(), found.at(), batch.count())),
-              DeviceStatus::ok);
+    SearchArguments search{.index = table_.index()};
+    for (std::uint32_t begin = 0, size = 1; begin < batch.count(); begin += size, size = size * 3 + 1) {
+      size = std::min(size, batch.count() - begin);
+      search.part[search.parts++] = {
+          .fingerprints = f.at(begin).address(), .locations = found.at(begin).address(), .count = size};
+    }
+    ASSERT_EQ(stream_.launch(search_table, search), DeviceStatus::ok);
     ASSERT_EQ(finish(stream_), DeviceStatus::ok);
     for (std::uint32_t i = 0; i < batch.count(); ++i) {
       ASSERT_NE(found[i], no_location);

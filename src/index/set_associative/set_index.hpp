@@ -186,7 +186,6 @@ class BasicSetIndex final : public FollowedIndex {
   void search_column(std::span<const Fingerprint> f, Location* location) const noexcept override;
 
   static constexpr const Kernel<SearchArguments>& device_search = search_table;
-  static constexpr bool device_answers = true;
   static constexpr std::uint32_t devices_max = 1;  // a set's number is no bits of the hash
 
   template <class F>

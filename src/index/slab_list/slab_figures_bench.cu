@@ -155,7 +155,7 @@ void Table1::search(Table table, std::uint64_t count, std::uint32_t block) {
     KernelTuning tuning;
     tuning.search_block = block;
     const SearchPart part{reinterpret_cast<std::uint64_t>(f_), reinterpret_cast<std::uint64_t>(answer_), n};
-    TD_CUDA_CHECK(search_on_device({cuckoo_.buckets, {.mask = cuckoo_.mask}}, ItemImages{}, &part, 1, stream_, tuning));
+    TD_CUDA_CHECK(search_on_device({cuckoo_.buckets, {.mask = cuckoo_.mask}}, &part, 1, stream_, tuning));
   } else {
     TD_CUDA_CHECK(slab_search_on_device(slabs_, table == Table::slabs, f_, answer_, n, stream_, {block, block}));
   }

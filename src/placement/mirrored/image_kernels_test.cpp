@@ -1,5 +1,4 @@
-// Images of items on a device, against a model on the host: what a search returns of items of many sizes, and the
-// marks.
+// Images of items on a device, of many sizes, and the marks of those that were read, against a model on the host.
 #include "placement/mirrored/image_kernels.hpp"
 
 #include <gtest/gtest.h>
@@ -17,7 +16,7 @@ class DeviceImagesContract : public DeviceContract {
   void make(std::uint32_t item_granules) {
     images_ = {granules_.at(), marks_.at(), granule_count, item_granules};
     model_.assign(granule_count, Granule{});
-    read_.assign(granule_count, false);
+    marked_.assign(granule_count, false);
     ASSERT_EQ(stream->zero(granules_.bytes_at(), granules_.bytes()), DeviceStatus::ok);
     ASSERT_EQ(stream->zero(marks_.bytes_at(), marks_.bytes()), DeviceStatus::ok);
   }
@@ -52,7 +51,7 @@ class DeviceImagesContract : public DeviceContract {
     for (std::size_t i = 0; i < location.size(); ++i) {
       if (location[i] >= granule_count) continue;
       model_[location[i]] = granules[i];
-      read_[location[i]] = false;
+      marked_[location[i]] = false;
     }
   }
 
@@ -98,75 +97,8 @@ class DeviceImagesContract : public DeviceContract {
       const ItemVersion was{old.word[0], old.word[1]}, now{granules[i].word[0], granules[i].word[1]};
       if (was.is_live() && was.cas() >= now.cas()) continue;
       std::copy_n(granules.begin() + static_cast<std::ptrdiff_t>(i), count, model_.begin() + l);
-      read_[l] = false;
+      marked_[l] = false;
     }
-  }
-
-  DeviceStatus launch_search(const TestedTable& table, std::span<const SearchPart> parts) {
-    SearchArguments search{
-        .index = table.index(), .images = images_, .parts = static_cast<std::uint32_t>(parts.size())};
-    std::ranges::copy(parts, search.part.begin());
-    return stream->launch(search_table, search);
-  }
-
-  // Searches for the keys in several parts and compares the results with the model.
-  void search(const TestedTable& table, const std::vector<Fingerprint>& keys, const std::vector<Location>& expected) {
-    const auto count = static_cast<std::uint32_t>(keys.size());
-    const PinnedArray<Fingerprint> f = pinned(keys);
-    const PinnedArray<Location> location(*device, count);
-    std::vector<std::uint32_t> wanted(count);
-    for (std::uint32_t i = 0; i < count; ++i) wanted[i] = i % 5 == 3 ? 0 : 1 + i;
-    const PinnedArray<std::uint32_t> image = pinned(wanted);
-    const PinnedArray<Granule> arena(*device, std::uint64_t{count} * images_.item_granules);
-    std::vector<SearchPart> parts;
-    for (std::uint32_t begin = 0, size = 1; begin < count; begin += size, size = size * 3 + 1) {
-      size = std::min(size, count - begin);
-      parts.push_back({.fingerprints = f.at(begin).address(),
-                       .locations = location.at(begin).address(),
-                       .count = size,
-                       .images = image.at(begin).address(),
-                       .arena = arena.at(std::uint64_t{begin} * images_.item_granules).address()});
-    }
-    ASSERT_EQ(launch_search(table, parts), DeviceStatus::ok);
-    ASSERT_EQ(finish(*stream), DeviceStatus::ok);
-    std::uint32_t begin = 0;
-    for (const SearchPart& part : parts) {
-      std::vector<bool> used(std::size_t{part.count} * images_.item_granules, false);
-      for (std::uint32_t i = begin; i < begin + part.count; ++i) {
-        ASSERT_EQ(location[i], expected[i]);
-        const Location l = expected[i];
-        std::uint32_t granules =
-            l == no_location || l >= granule_count ? 0 : image_granules(model_[l].word[0], model_[l].word[1]);
-        if (granules > images_.item_granules || granules > granule_count - l || wanted[i] == 0) granules = 0;
-        ASSERT_EQ(image[i] != 0, granules != 0) << "query " << i << ", location " << l;
-        if (granules == 0) continue;
-        const std::uint64_t at = image[i] - 1;
-        ASSERT_LE(at + granules, used.size());
-        for (std::uint32_t g = 0; g < granules; ++g) {
-          ASSERT_FALSE(used[at + g]) << "two images share a granule";
-          used[at + g] = true;
-          Granule got = arena[std::uint64_t{begin} * images_.item_granules + at + g];
-          Granule expected_granule = model_[l + g];
-          if (g == 0) {
-            // Exactly one of several queries for an item reports its first read.
-            ASSERT_TRUE(!read_[l] || word::Accessed::get(got.word[0]) == 1);
-            first_.insert(word::Accessed::get(got.word[0]) == 0 ? l : no_location);
-            seen_.insert(l);
-            got.word[0] = word::Accessed::put(got.word[0], 0);
-            expected_granule.word[0] = word::Accessed::put(expected_granule.word[0], 0);
-          }
-          ASSERT_TRUE(std::equal(got.word, got.word + 4, expected_granule.word)) << "query " << i << ", granule " << g;
-        }
-      }
-      begin += part.count;
-    }
-    first_.erase(no_location);
-    for (const Location l : seen_) {
-      ASSERT_EQ(first_.contains(l), !read_[l]) << "location " << l;
-      read_[l] = true;
-    }
-    first_.clear();
-    seen_.clear();
   }
 
   void expect_model() {
@@ -175,11 +107,18 @@ class DeviceImagesContract : public DeviceContract {
     ASSERT_EQ(finish(*stream), DeviceStatus::ok);
     for (Location l = 0; l < granule_count; ++l)
       ASSERT_TRUE(std::equal(got[l].word, got[l].word + 4, model_[l].word)) << "location " << l;
+    const PinnedArray<std::uint32_t> marks(*device, mark_words(granule_count));
+    ASSERT_EQ(stream->copy_to_host(marks.data(), marks_.bytes_at(), marks.bytes()), DeviceStatus::ok);
+    ASSERT_EQ(finish(*stream), DeviceStatus::ok);
+    for (Location l = 0; l < granule_count; ++l)
+      ASSERT_EQ((marks[l / 32] >> l % 32 & 1) != 0, marked_[l]) << "location " << l;
   }
 
-  void clear_marks() {
-    ASSERT_EQ(stream->zero(marks_.bytes_at(), marks_.bytes()), DeviceStatus::ok);
-    read_.assign(granule_count, false);
+  void mark_all() {
+    const PinnedArray<std::uint32_t> ones = pinned(std::vector<std::uint32_t>(mark_words(granule_count), ~0u));
+    ASSERT_EQ(stream->copy_to_device(marks_.bytes_at(), ones.data(), ones.bytes()), DeviceStatus::ok);
+    ASSERT_EQ(finish(*stream), DeviceStatus::ok);
+    marked_.assign(granule_count, true);
   }
 
   DeviceImages images_;
@@ -188,8 +127,7 @@ class DeviceImagesContract : public DeviceContract {
   const DeviceArray<Granule> granules_{*device, granule_count};
   const DeviceArray<std::uint32_t> marks_{*device, mark_words(granule_count)};
   std::vector<Granule> model_;
-  std::vector<bool> read_;
-  std::set<Location> first_, seen_;
+  std::vector<bool> marked_;
   std::uint64_t lock_ = 0;
 };
 INSTANTIATE_TEST_SUITE_P(All, DeviceImagesContract, testing::ValuesIn(device_kinds()),
@@ -215,6 +153,7 @@ TEST_P(DeviceImagesContract, RewritesAreStoredOverOlderVersions) {
   constexpr std::uint64_t id_step = (std::uint64_t{1} << word::CasLow::width) / 7;  // so that the high part counts, too
   std::uint64_t id = 1;
   for (int launch = 0; launch < 30; ++launch) {
+    ASSERT_NO_FATAL_FAILURE(mark_all());
     std::vector<std::uint64_t> ids(2000);
     for (std::uint64_t& i : ids) i = id++ * (launch % 2 == 0 ? id_step : 1) & cas_limit;
     for (std::size_t n = ids.size(); n > 1; --n) std::swap(ids[n - 1], ids[random.below(n)]);
@@ -246,77 +185,39 @@ TEST_P(DeviceImagesContract, RewritesAreStoredOverOlderVersions) {
   }
 }
 
-TEST_P(DeviceImagesContract, SearchesReturnItems) {
-  for (const std::uint32_t item_granules : {1u, 4u, image_granules_limit}) {
-    SCOPED_TRACE(testing::Message() << item_granules << " granules at most");
-    ASSERT_NO_FATAL_FAILURE(make(item_granules));
-    Random random(item_granules);
-    const CheckTable host(1024);
-    std::vector<Location> item_at, places;
-    std::vector<Granule> granules;
-    for (Location l = 1; l < granule_count + 20;) {
-      const std::uint32_t size = 1 + random.below(image_granules_limit + 2);
-      const std::vector<Granule> item = random_item(random, size);
-      item_at.push_back(l);
-      for (std::uint32_t g = 0; g < size; ++g) places.push_back(l + g);
-      granules.insert(granules.end(), item.begin(), item.end());
-      l += size;
-    }
-    for (std::size_t n = 0; n < item_at.size(); ++n)
-      ASSERT_TRUE(cuckoo_scalar.insert(host.view(), check_fingerprint(n, 0), item_at[n]));
-    const TestedTable table(*device, *stream, 1024);
-    upload(table.buckets(), host.view().buckets, 1024);
-    ASSERT_NO_FATAL_FAILURE(apply(places, granules));
-    for (const std::uint32_t count : {1u, 31u, 33u, 128u, 1000u, 5000u}) {
-      std::vector<Fingerprint> keys(count);
-      for (Fingerprint& f : keys) f = check_fingerprint(random.below(item_at.size() * 5 / 4), 0);
-      std::vector<Location> expected(count);
-      cuckoo_scalar.search_in_turn(host.view(), keys.data(), count, expected.data(), nullptr);
-      ASSERT_NO_FATAL_FAILURE(search(table, keys, expected));
-      if (count == 33) {
-        ASSERT_NO_FATAL_FAILURE(clear_marks());
-      }
-      // Some are replaced or removed; those count as unread.
-      std::vector<Location> changed;
-      std::vector<Granule> to;
-      for (int i = 0; i < 20; ++i) {
-        const std::size_t n = random.below(item_at.size() - 1);
-        if (std::ranges::find(changed, item_at[n]) != changed.end()) continue;
-        const std::uint32_t room = item_at[n + 1] - item_at[n];
-        const std::vector<Granule> item = i % 4 == 0 ? std::vector<Granule>(1) : random_item(random, room);
-        for (std::uint32_t g = 0; g < item.size(); ++g) {
-          changed.push_back(item_at[n] + g);
-          to.push_back(item[g]);
-        }
-      }
-      ASSERT_NO_FATAL_FAILURE(apply(changed, to));
-    }
+// Items of all sizes, at the end of the copy and beyond it; some are replaced or removed.
+TEST_P(DeviceImagesContract, StoredItemsCountAsUnread) {
+  ASSERT_NO_FATAL_FAILURE(make(image_granules_limit));
+  Random random(3);
+  std::vector<Location> item_at, places;
+  std::vector<Granule> granules;
+  for (Location l = 1; l < granule_count + 20;) {
+    const std::uint32_t size = 1 + random.below(image_granules_limit + 2);
+    const std::vector<Granule> item = random_item(random, size);
+    item_at.push_back(l);
+    for (std::uint32_t g = 0; g < size; ++g) places.push_back(l + g);
+    granules.insert(granules.end(), item.begin(), item.end());
+    l += size;
   }
-}
-
-TEST_P(DeviceImagesContract, OnlyPartsThatAskGetImages) {
-  ASSERT_NO_FATAL_FAILURE(make(1));
-  const CheckTable host(2);
-  const Fingerprint f = check_fingerprint(1, 0);
-  ASSERT_TRUE(cuckoo_scalar.insert(host.view(), f, 7));
-  const TestedTable table(*device, *stream, 2);
-  upload(table.buckets(), host.view().buckets, 2);
-  const std::uint64_t fixed = word::KeyBytes::put(word::ValueBytes::put(0, 8), 8);
-  ASSERT_NO_FATAL_FAILURE(apply({7}, {Granule{{static_cast<std::uint64_t>(ItemState::live), fixed, 3, 4}}}));
-  const PinnedArray<Fingerprint> keys = pinned(std::vector<Fingerprint>(2, f));
-  const PinnedArray<Location> location = pinned(std::vector<Location>(2, 0));
-  const PinnedArray<std::uint32_t> image = pinned(std::vector<std::uint32_t>(2, 99));
-  const PinnedArray<Granule> arena(*device, 2);
-  const SearchPart parts[2] = {
-      {keys.at().address(), location.at().address(), 1},
-      {keys.at(1).address(), location.at(1).address(), 1, image.at(1).address(), arena.at(1).address()}};
-  ASSERT_EQ(launch_search(table, parts), DeviceStatus::ok);
-  ASSERT_EQ(finish(*stream), DeviceStatus::ok);
-  EXPECT_EQ(location[0], 7u);
-  EXPECT_EQ(location[1], 7u);
-  EXPECT_EQ(image[0], 99u);
-  EXPECT_EQ(image[1], 1u);
-  EXPECT_EQ(arena[1].word[3], 4u);
+  ASSERT_NO_FATAL_FAILURE(apply(places, granules));
+  ASSERT_NO_FATAL_FAILURE(expect_model());
+  for (int launch = 0; launch < 10; ++launch) {
+    ASSERT_NO_FATAL_FAILURE(mark_all());
+    std::vector<Location> changed;
+    std::vector<Granule> to;
+    for (int i = 0; i < 20; ++i) {
+      const std::size_t n = random.below(static_cast<std::uint32_t>(item_at.size() - 1));
+      if (std::ranges::find(changed, item_at[n]) != changed.end()) continue;
+      const std::uint32_t room = item_at[n + 1] - item_at[n];
+      const std::vector<Granule> item = i % 4 == 0 ? std::vector<Granule>(1) : random_item(random, room);
+      for (std::uint32_t g = 0; g < item.size(); ++g) {
+        changed.push_back(item_at[n] + g);
+        to.push_back(item[g]);
+      }
+    }
+    ASSERT_NO_FATAL_FAILURE(apply(changed, to));
+    ASSERT_NO_FATAL_FAILURE(expect_model());
+  }
 }
 
 }  // namespace

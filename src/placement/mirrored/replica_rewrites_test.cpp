@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "placement/mirrored/image_fixture.hpp"
 #include "placement/mirrored/replica_rig.hpp"
 
 namespace tandem {
@@ -59,8 +60,7 @@ std::string run_rewrites(const RewriteMix& mix, int launches, ReplicaStats& stat
   }
   const PinnedArray<Fingerprint> f(*rig.device, key_count);
   const PinnedArray<Location> found(*rig.device, key_count);
-  const PinnedArray<std::uint32_t> images(*rig.device, key_count);
-  const PinnedArray<Granule> arena(*rig.device, key_count * image_granules_limit);
+  const PinnedArray<FoundImage> images(*rig.device, key_count);
   for (std::uint64_t k = 0; k < key_count; ++k) f[k] = rig.store.fingerprint(key_of(k));
   std::string problem;
   std::uint64_t seen = 0, random = 7;
@@ -73,19 +73,14 @@ std::string run_rewrites(const RewriteMix& mix, int launches, ReplicaStats& stat
     const ReplicaLaunch launch = rig.replica.drain();
     if (!launch.ready()) continue;
     --launches;
-    std::fill_n(images.data(), key_count, 1u);
-    SearchArguments search{.index = launch.index, .images = launch.images, .parts = 1};
-    search.part[0] = {.fingerprints = f.at().address(),
-                      .locations = found.at().address(),
-                      .count = key_count,
-                      .images = images.at().address(),
-                      .arena = arena.at().address()};
     Stream& stream = rig.replica.stream();
-    EXPECT_EQ(stream.launch(search_table, search), DeviceStatus::ok);
+    EXPECT_EQ(stream.launch(search_table, SearchArguments::of(launch.index, f.at(), found.at(), key_count)),
+              DeviceStatus::ok);
+    EXPECT_EQ(stream.launch(read_images, {launch.images, found.at(), images.at(), key_count}), DeviceStatus::ok);
     EXPECT_EQ(stream.wait(stream.mark(), rig.long_enough), DeviceStatus::ok);
     for (std::uint64_t k = 0; k < key_count; ++k) {
-      if (images[k] == 0) continue;  // dead, or displaced, when it was copied
-      const auto* const image = reinterpret_cast<const Item*>(&arena[images[k] - 1]);
+      const Item* const image = images[k].item();
+      if (image == nullptr) continue;  // dead, or displaced, when it was copied
       std::uint64_t value = 0;
       std::memcpy(&value, image->value(), sizeof value);
       seen += before[k] > 1;

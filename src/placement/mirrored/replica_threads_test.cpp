@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "index/set_associative/set_index.hpp"
+#include "placement/mirrored/image_fixture.hpp"
 #include "placement/mirrored/replica_history.hpp"
 #include "placement/mirrored/replica_rig.hpp"
 
@@ -43,11 +44,7 @@ struct Result {
 struct Flight {
   template <class Rig>
   Flight(Rig& rig, std::uint64_t& random, const KeyHistory& history)
-      : f(*rig.device, count),
-        found(*rig.device, count),
-        images(*rig.device, count),
-        arena(*rig.device, count * image_granules_limit),
-        epoch(rig.store.epochs) {
+      : f(*rig.device, count), found(*rig.device, count), images(*rig.device, count), epoch(rig.store.epochs) {
     const Shard& shard = rig.replica.shard();
     for (std::size_t i = 0; i < count; ++i) {
       Fingerprint key{};
@@ -57,7 +54,6 @@ struct Flight {
       } while (Shard::number_of(key, shard.bits) != shard.number);
       before[i] = history.state(keys[i]);
       f[i] = shard.local(key);
-      images[i] = 1;
     }
     epoch.enter();
   }
@@ -69,8 +65,7 @@ struct Flight {
   std::array<std::uint64_t, count> keys{}, before{};
   PinnedArray<Fingerprint> f;
   PinnedArray<Location> found;
-  PinnedArray<std::uint32_t> images;
-  PinnedArray<Granule> arena;
+  PinnedArray<FoundImage> images;
   EpochDomain::Participant epoch;
   ReplicaLaunch launch;
   DeviceMark mark = 0;
@@ -180,8 +175,8 @@ Result run(const Mix& mix, int launches) {
         const bool final = flight.found[i] == no_location && final_miss(rig.store.index, flight.f[i], flight.launch);
         result.problem =
             history.check(rig.store, flight.keys[i], flight.before[i], {flight.found[i], final}, result.counts);
-        if (flight.launch.images.count == 0 || flight.images[i] == 0 || !result.problem.empty()) continue;
-        const auto* const image = reinterpret_cast<const Item*>(&flight.arena[flight.images[i] - 1]);
+        const Item* const image = flight.launch.images.count != 0 ? flight.images[i].item() : nullptr;
+        if (image == nullptr || !result.problem.empty()) continue;
         result.problem = history.check_image(rig.store, flight.keys[i], image, flight.launch.number, result.counts);
       }
     } else if (status != DeviceStatus::failed && copy != DeviceStatus::failed) {
@@ -239,13 +234,14 @@ Result run(const Mix& mix, int launches) {
     if (mix.other_stream) {
       EXPECT_EQ(stream.after(rig.replica.stream(), flight.launch.mark), DeviceStatus::ok);
     }
-    SearchArguments search{.index = flight.launch.index, .images = flight.launch.images, .parts = 1};
-    search.part[0] = {.fingerprints = flight.f.at().address(),
-                      .locations = flight.found.at().address(),
-                      .count = Flight::count,
-                      .images = flight.launch.images.count != 0 ? flight.images.at().address() : 0,
-                      .arena = flight.arena.at().address()};
-    EXPECT_EQ(stream.launch(search_table, search), DeviceStatus::ok);
+    EXPECT_EQ(stream.launch(search_table,
+                            SearchArguments::of(flight.launch.index, flight.f.at(), flight.found.at(), Flight::count)),
+              DeviceStatus::ok);
+    if (flight.launch.images.count != 0) {
+      EXPECT_EQ(
+          stream.launch(read_images, {flight.launch.images, flight.found.at(), flight.images.at(), Flight::count}),
+          DeviceStatus::ok);
+    }
     flight.mark = stream.mark();
     if (flights.size() > 3) resolve();
   }
