@@ -68,7 +68,7 @@ struct EngineOptions {
   // scheduler.queries_min is given.
   bool follows_load = false;
   ControllerOptions controller{};
-  ReplicaImagesOptions device_values{};  // small items that are also kept in each device's memory
+  ReplicaImagesOptions device_values{};  // small items that are also kept in a device's memory, if it is the only one
   // Receive messages about file and devices: from the constructor, and from a thread of the engine if the file cannot
   // be written. warn: of what is lost or not used.
   std::function<void(std::string_view)> log = nullptr, warn = nullptr;

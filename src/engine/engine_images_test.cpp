@@ -355,5 +355,18 @@ TEST_F(EngineImages, MakeRoomForALargerIndex) {
   EXPECT_FALSE(a.by_device);
 }
 
+TEST(EngineOfSeveralDevices, KeepsNoCopiesThatNoPlanReads) {
+  EngineOptions o;
+  o.memory_bytes = std::uint64_t{32} << 20;
+  o.huge_pages = false;
+  o.device_values = {.bytes = 64 << 20};
+  std::string warned;
+  o.warn = [&](std::string_view line) { warned += line; };
+  for (int device = 0; device < 2; ++device) o.devices.push_back(make_sim_device({}));
+  const Engine engine(o);
+  EXPECT_EQ(engine.schedulers()->image_granules(), 0u);
+  EXPECT_NE(warned.find("no copies"), std::string::npos) << warned;
+}
+
 }  // namespace
 }  // namespace tandem

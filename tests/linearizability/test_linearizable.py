@@ -103,8 +103,9 @@ PLANS = {
         f"--plan values --gpu {GPU} --host-percent 40 --ordered 1 --leaf-cells 16",
     ),
     "mirrored": Plan(f"--gpu {GPU} --preset mirrored", f"--plan mirrored --gpu {GPU}"),
-    # On two of them, each with half the keys.
-    "values": Plan(f"{ON_DEVICES} --gpu-steal --preset mirrored --gpu-values 16MiB", f"--plan values {IN_PROCESS}"),
+    # With copies of the items on one; and on two without, each with half the keys.
+    "values": Plan(f"--gpu {GPU} --preset mirrored --gpu-values 16MiB", f"--plan values --gpu {GPU}"),
+    "halves": Plan(f"{ON_DEVICES} --gpu-steal --preset mirrored", f"--plan mirrored {IN_PROCESS}"),
     # The same two, and the host has no index.
     "device": Plan(f"{ON_DEVICES} --preset mega-kv", f"--plan device {IN_PROCESS}"),
     # One alone, which locates the keys of text for the lane.
@@ -118,8 +119,8 @@ PLANS = {
     ),
     # Of batches that are large enough each a part, as workers keep the rest when the devices do not keep up.
     "stolen": Plan(
-        f"{ON_DEVICES} --gpu-steal --preset mirrored --gpu-values 16MiB",
-        f"--plan values {IN_PROCESS} --host-percent 5 --large-burst 200 --operations 40000",
+        f"{ON_DEVICES} --gpu-steal --preset mirrored",
+        f"--plan mirrored {IN_PROCESS} --host-percent 5 --large-burst 200 --operations 40000",
         "--large-burst 200",
     ),
     # The host has no index to answer with: batches that are not handed over, and what follows a control command, are
@@ -134,10 +135,10 @@ PLANS = {
 HOST = "'CPU[RV PP MM IN KC RD WR SD]'"
 FRONT = "'CPU[RV PP MM] GPU[S]{0:1} CPU[S]{1:} CPU[I D KC RD WR SD]'"
 BATCH_PLANS = {
-    "values-host": f"--plan values {IN_PROCESS} --batch-plan {HOST}",
+    "halves-host": f"--plan mirrored {IN_PROCESS} --batch-plan {HOST}",
     "values-front": f"--plan values --gpu {GPU} --batch-plan {FRONT} --large-burst 200 --operations 40000",
     # Each call's is drawn among all that are feasible, with and without a range.
-    "values-drawn": f"--plan values {IN_PROCESS} --batch-plan drawn --large-burst 200 --operations 40000",
+    "halves-drawn": f"--plan mirrored {IN_PROCESS} --batch-plan drawn --large-burst 200 --operations 40000",
     "mixed-drawn": f"--plan values --gpu {GPU} --batch-plan drawn --host-percent 40 --operations 40000",
 }
 PLANS |= {name: Plan("", in_process) for name, in_process in BATCH_PLANS.items()}
@@ -180,11 +181,12 @@ SHORT += [("embedded", "scans-api", scenario) for scenario in ("calm", "flush")]
 SHORT += [("tcp", "scans-values", "calm"), ("embedded", "scans-values", "flush")]
 SHORT += [("tcp", "mixed", scenario) for scenario in ("calm", "growth")]
 SHORT += [("embedded", "mixed", scenario) for scenario in ("calm", "eviction", "flush")]
+SHORT += [(over, "halves", scenario) for over in ("tcp", "embedded") for scenario in ("calm", "growth")]
 SHORT += [("embedded", "stolen", "calm")] if DEVICES > 1 else []
 SHORT += [(over, "mixed-device", "calm") for over in ("tcp", "embedded")]
 SHORT += [("tcp", "located-device", scenario) for scenario in SCENARIOS if fits("located-device", scenario)]
 SHORT += [("embedded", plan, "calm") for plan in BATCH_PLANS]
-SHORT += [("embedded", "values-drawn", scenario) for scenario in ("eviction", "growth", "flush")]
+SHORT += [("embedded", "halves-drawn", scenario) for scenario in ("eviction", "growth", "flush")]
 ALL = [("tcp", plan, scenario) for plan in PLANS if is_recorded("tcp", plan) for scenario in SCENARIOS]
 ALL += [("embedded", plan, scenario) for plan in PLANS if is_recorded("embedded", plan) for scenario in SCENARIOS]
 ALL = [(over, plan, scenario) for over, plan, scenario in ALL if fits(plan, scenario)]
@@ -246,7 +248,7 @@ def check_facts(result: Result, over: str, plan: str, scenario: Scenario) -> Non
     else:
         rare = facts["operations"] / 1000 if scenario.may_vanish else 0
         assert facts["refused"] <= rare, f"{facts}\n{result.text}"
-    assert (facts["searched_batches"] > 0) == (plan not in (*HOST_PLANS, "values-host")), facts
+    assert (facts["searched_batches"] > 0) == (plan not in (*HOST_PLANS, "halves-host")), facts
     # One device reads copies for what it answers whole; most items of small stores have none: they are too large.
     if over == "tcp" and plan == "sets-values" and scenario.memory_mib > 8:
         assert facts["image_hits"] > 0, facts
@@ -259,7 +261,7 @@ def check_facts(result: Result, over: str, plan: str, scenario: Scenario) -> Non
     scans = facts["scans_whole"] + facts["scans_cut"]
     assert (scans > 0) == (plan in SCAN_PLANS), facts
     assert facts["scans_whole"] >= scans / 2, facts  # the rest tell of a part of their range
-    if plan == "values-drawn":
+    if plan == "halves-drawn":
         assert min(facts["device_operations"], facts["host_operations"]) > facts["operations"] / 10, facts
         assert facts["keys_answered_by_both"] > facts["hot_keys"] / 2, facts
     if plan.startswith("mixed"):

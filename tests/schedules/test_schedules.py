@@ -36,14 +36,14 @@ PLANS = {
     "tree": f"{SCANS} --index-kind hash_tree",
     "slabs": "--plan cpu --index-kind slab_list",
     "mirrored": "--plan mirrored",
-    # Two devices with copies of items.
-    "values": "--plan values --devices 2 --values-mib 4 --operations 500",
+    # The device has copies of items.
+    "values": "--plan values --values-mib 4 --operations 500",
     # The device alone has the index.
     "device": "--plan device",
     # A client's batches are searched by the host or the device, at the same time and for the same keys.
     "mixed": "--plan values --values-mib 4 --host-percent 40",
     # Of batches that are large enough each a part, as workers keep the rest.
-    "stolen": "--plan values --devices 2 --values-mib 4 --host-percent 5 --burst 240 --hot-keys 12 --operations 6000",
+    "stolen": "--plan mirrored --devices 2 --host-percent 5 --burst 240 --hot-keys 12 --operations 6000",
     # What is not handed over is searched on the device by a worker that waits for it.
     "mixed-device": "--plan device --host-percent 40",
     # Of values' feasible plans the rest (`tandem plans`), and any of them for each batch.
