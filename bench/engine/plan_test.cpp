@@ -94,6 +94,12 @@ TEST(BenchPlans, TakeTurnsAndAreComparedWithTheBestConstantOne) {
     EXPECT_EQ(result["ops"], s["threads"].get<int>() * 3000);
     EXPECT_EQ(result["hits"], result["gets"]);
     EXPECT_EQ(result.contains("device"), name != "cpu:2x64") << name;
+    ASSERT_EQ(result.contains("planner"), name == "auto:1") << name;
+    if (name == "auto:1") {
+      EXPECT_NE(std::ranges::find(plan_reason_names, result["planner"]["reason"].get<std::string>()),
+                plan_reason_names.end());
+      EXPECT_GT(result["planner"]["loads"], 0);
+    }
     // Of keys that are located or read whole, those of the reads alone.
     if (name != "cpu:2x64" && name != "auto:1" && s["workload"] == "K8-G95-U") {
       EXPECT_GT(result["device"]["searched"], result["gets"].get<int>() / 2) << name;
@@ -105,6 +111,7 @@ TEST(BenchPlans, TakeTurnsAndAreComparedWithTheBestConstantOne) {
   EXPECT_TRUE(std::equal(plans.rbegin(), plans.rend(), half));
   EXPECT_NE(command_line(settings).find(" --plans cpu:2x64,mirrored:1x64,"), std::string::npos);
   EXPECT_NE(plans_rows(cells[0]).find("| best |"), std::string::npos);
+  EXPECT_NE(plans_rows(cells[0]).find(" turns "), std::string::npos);
   EXPECT_NE(plans_means(cells).find("over 2 workloads"), std::string::npos);
 }
 

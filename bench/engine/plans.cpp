@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 #include <stdexcept>
 #include <utility>
@@ -37,6 +38,8 @@ struct Contender {
   EngineSettings settings;
   CellTapes tapes;
   std::unique_ptr<WireSubject> subject;
+  const Steering* steering = nullptr;       // of the automatic one
+  std::map<std::string, unsigned> chose{};  // its plans at the ends of turns
   std::uint64_t verified = 0;  // replies of one verification
   ReplyErrors first_errors;
   std::vector<double> ops_per_s;
@@ -59,6 +62,28 @@ const Contender& best_constant(const std::vector<Contender>& all) {
 
 std::string cell_name(const EngineSettings& settings) { return fmt::format("{} plans", workload_names(settings)); }
 
+// What `stats planner` would say.
+Json planner_json(const SteeringStats& s) {
+  const PlanChoice& choice = s.choice;
+  const bool rests = choice.level == UpkeepLevel::none;
+  Json json{{"plan", rests ? "host alone" : s.name_of(choice.even)},
+            {"reason", plan_reason_names[static_cast<std::size_t>(choice.reason)]},
+            {"level", upkeep_level_names[static_cast<std::size_t>(choice.level)]},
+            {"cpu_ns", s.measured_ns[Steering::host_alone]},
+            {"cpu_beside_ns", s.measured_ns[Steering::host_beside]},
+            {"gpu_ns", s.measured_ns[Steering::device]},
+            {"loads", s.counts.classes},
+            {"probes", s.counts.probes},
+            {"probe_loss_ms", static_cast<double>(s.counts.probe_loss_ns) / 1e6},
+            {"takeovers", s.counts.takeovers},
+            {"reverts", s.counts.reverts},
+            {"rests", s.counts.rests},
+            {"returns", s.counts.returns},
+            {"trials", s.counts.trials}};
+  if (choice.odd != choice.even) json["plan_of_other_half"] = s.name_of(choice.odd);
+  return json;
+}
+
 void take_turn_of(Contender& c, const workload::Spec& spec, unsigned round, unsigned rounds, Json& document) {
   Measured m = c.subject->take({c.settings.seconds, c.settings.ops, 0, 0});
   const bool first = round == 0, last = round + 1 == rounds;
@@ -67,6 +92,11 @@ void take_turn_of(Contender& c, const workload::Spec& spec, unsigned round, unsi
   Json result = turn_json(m.turn);
   add_counts(m, result);
   add_wire(m, c.tapes.threads(), {}, result);
+  if (c.steering != nullptr) {
+    Json planner = planner_json(c.steering->stats());
+    ++c.chose[planner["plan"].get<std::string>()];
+    result["planner"] = std::move(planner);
+  }
   result["errors"] = errors_json(m.errors);
   if (first || last) result["verified"] = c.verified * (first && last ? 2 : 1);
   c.demands.push_back(demand_of(m, c.tapes.threads(), c.item_bytes));
@@ -97,6 +127,7 @@ Json summary_of(const std::vector<Contender>& all, Json& document) {
                {"comparisons", Json::array()}};
   for (const Contender& c : all) {
     summary["subjects"].push_back({{"subject", c.name}, {"ops_per_s", spread_json(c.ops_per_s)}, {"runs", c.runs}});
+    if (c.steering != nullptr) summary["subjects"].back()["chose"] = c.chose;
     if (&c == &best) continue;
     std::vector<double> ratios;
     for (std::size_t i = 0; i < c.ops_per_s.size(); ++i) ratios.push_back(c.ops_per_s[i] / best.ops_per_s[i]);
@@ -217,6 +248,7 @@ Json PlanStores::run(const workload::Spec& spec) {
   for (Contender& c : all) {
     const EnginePlan plan = plan_of(settings_, c.choice);
     c.subject = std::make_unique<WireSubject>(store_for(plan, spec).engine(), plan, c.tapes, settings_.sink);
+    if (c.choice.is_automatic()) c.steering = store_for(plan, spec).engine().steering();
     c.settings.plan = c.choice.plan;
     c.settings.simulate = settings_.simulate && plan.uses_devices();
     say(fmt::format("comparing every reply of {}", c.name));
@@ -258,6 +290,10 @@ std::string plans_rows(const Json& cell) {
       const Json& r = c["ratio"];
       ratio = fmt::format("{:.2f} ({:.2f}-{:.2f})", r["median"].get<double>(), r["low"].get<double>(),
                           r["high"].get<double>());
+    }
+    if (subject.contains("chose")) {
+      for (const auto& [plan, turns] : subject["chose"].items())
+        ratio += fmt::format("; {} turns {}", plan, turns.get<unsigned>());
     }
     const Json& rate = subject["ops_per_s"];
     text += fmt::format("| {} | {} | {:.2f} ({:.2f}-{:.2f}) | {} |\n", cell["workload"].get<std::string>(),
