@@ -38,9 +38,9 @@ struct Contender {
   EngineSettings settings;
   CellTapes tapes;
   std::unique_ptr<WireSubject> subject;
-  const Steering* steering = nullptr;       // of the automatic one
+  Engine* engine = nullptr;                 // of the automatic one
   std::map<std::string, unsigned> chose{};  // its plans at the ends of turns
-  std::uint64_t verified = 0;  // replies of one verification
+  std::uint64_t verified = 0;               // replies of one verification
   ReplyErrors first_errors;
   std::vector<double> ops_per_s;
   std::vector<std::size_t> runs;
@@ -63,10 +63,10 @@ const Contender& best_constant(const std::vector<Contender>& all) {
 std::string cell_name(const EngineSettings& settings) { return fmt::format("{} plans", workload_names(settings)); }
 
 // What `stats planner` would say.
-Json planner_json(const SteeringStats& s) {
-  const PlanChoice& choice = s.choice;
+Json planner_json(const SteeringStats& s, const DeviceStats& device) {
+  const tandem::PlanChoice& choice = s.choice;
   const bool rests = choice.level == UpkeepLevel::none;
-  Json json{{"plan", rests ? "host alone" : s.name_of(choice.even)},
+  Json json{{"plan", rests ? std::string_view("host alone") : SteeringStats::name_of(choice.even)},
             {"reason", plan_reason_names[static_cast<std::size_t>(choice.reason)]},
             {"level", upkeep_level_names[static_cast<std::size_t>(choice.level)]},
             {"cpu_ns", s.measured_ns[Steering::host_alone]},
@@ -79,8 +79,14 @@ Json planner_json(const SteeringStats& s) {
             {"reverts", s.counts.reverts},
             {"rests", s.counts.rests},
             {"returns", s.counts.returns},
-            {"trials", s.counts.trials}};
-  if (choice.odd != choice.even) json["plan_of_other_half"] = s.name_of(choice.odd);
+            {"trials", s.counts.trials},
+            {"batch_min", device.queries_min},
+            {"round_trip_us", device.costs.device_ns / 1000},
+            {"uploads", device.replica.uploads},
+            {"overflows", device.replica.overflows},
+            {"returns_warm", device.replica.returns_warm},
+            {"returns_whole", device.replica.returns_whole}};
+  if (choice.odd != choice.even) json["plan_of_other_half"] = SteeringStats::name_of(choice.odd);
   return json;
 }
 
@@ -92,8 +98,8 @@ void take_turn_of(Contender& c, const workload::Spec& spec, unsigned round, unsi
   Json result = turn_json(m.turn);
   add_counts(m, result);
   add_wire(m, c.tapes.threads(), {}, result);
-  if (c.steering != nullptr) {
-    Json planner = planner_json(c.steering->stats());
+  if (c.engine != nullptr) {
+    Json planner = planner_json(c.engine->steering()->stats(), c.engine->device_stats().front());
     ++c.chose[planner["plan"].get<std::string>()];
     result["planner"] = std::move(planner);
   }
@@ -127,7 +133,7 @@ Json summary_of(const std::vector<Contender>& all, Json& document) {
                {"comparisons", Json::array()}};
   for (const Contender& c : all) {
     summary["subjects"].push_back({{"subject", c.name}, {"ops_per_s", spread_json(c.ops_per_s)}, {"runs", c.runs}});
-    if (c.steering != nullptr) summary["subjects"].back()["chose"] = c.chose;
+    if (c.engine != nullptr) summary["subjects"].back()["chose"] = c.chose;
     if (&c == &best) continue;
     std::vector<double> ratios;
     for (std::size_t i = 0; i < c.ops_per_s.size(); ++i) ratios.push_back(c.ops_per_s[i] / best.ops_per_s[i]);
@@ -204,6 +210,7 @@ EngineSettings settings_of(const EngineSettings& settings, const PlanChoice& cho
   if (choice.is_automatic()) {
     std::uint32_t batch = choice.batch;
     for (const PlanChoice& other : settings.plans) batch = std::max(batch, choice.batch != 0 ? 0 : other.batch);
+    if (choice.batch == 0) batch = std::min(batch, net::device_batch_queries);  // a server's flights have no more
     one.batches = {std::min(net::batch_queries, batch), batch};
     one.plan = "cpu";  // a part of it, so that the rest can be checked
   } else {
@@ -248,7 +255,7 @@ Json PlanStores::run(const workload::Spec& spec) {
   for (Contender& c : all) {
     const EnginePlan plan = plan_of(settings_, c.choice);
     c.subject = std::make_unique<WireSubject>(store_for(plan, spec).engine(), plan, c.tapes, settings_.sink);
-    if (c.choice.is_automatic()) c.steering = store_for(plan, spec).engine().steering();
+    if (c.choice.is_automatic()) c.engine = &store_for(plan, spec).engine();
     c.settings.plan = c.choice.plan;
     c.settings.simulate = settings_.simulate && plan.uses_devices();
     say(fmt::format("comparing every reply of {}", c.name));

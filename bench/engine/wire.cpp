@@ -72,13 +72,15 @@ WireDriver::Answered WireDriver::run(const Tape::Slice& batch, std::uint64_t rec
   } else {
     run_planned(batch, received_ticks);
   }
+  runner_->relieve();  // as a worker does
   report(batch.requests.size());
   return answered_;
 }
 
 // What was answered, to the planner that chooses.
 void WireDriver::report(std::uint64_t request_bytes) noexcept {
-  if (!planner_ || !planner_->is_steered()) return;
+  // What is verified has each batch alone, and is no load that comes again.
+  if (!planner_ || !planner_->is_steered() || keeps_) return;
   bytes_ += request_bytes + answered_.reply_bytes;
   planner_->end(cycles_now(), Planner::work_of(context_->counters, bytes_), runner_->in_flight() != 0);
 }

@@ -65,7 +65,7 @@ std::vector<DeviceStats> Engine::device_stats() {
     s.memory_bytes = on->device.info().memory_bytes;
     s.power_mw = scheduler.power_mw();
     s.serves = scheduler.serves();
-    s.queries_min = scheduler.queries_min();
+    s.queries_min = steering_ ? steering_->queries_min() : scheduler.queries_min();
     s.costs = scheduler.costs();
     const SchedulerCounters& c = scheduler.counters();
     s.launches = c.launches.get();

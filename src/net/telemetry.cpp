@@ -344,10 +344,11 @@ void Telemetry::stats_device(StatSink& sink) const {
   stat("serves", schedulers.serves() ? "yes" : "no");
   // Other presets hand every batch over.
   if (presets()[state_.options.preset].has_threshold) {
-    if (schedulers.queries_min() == RoundTrip::never) {
+    const std::uint32_t queries_min = std::ranges::max(devices, {}, &DeviceStats::queries_min).queries_min;
+    if (queries_min == RoundTrip::never) {
       stat("queries_min", "never");
     } else {
-      stat("queries_min", schedulers.queries_min());
+      stat("queries_min", queries_min);
     }
   }
   const StoreTotals counters = state_.engine.stats().counters;

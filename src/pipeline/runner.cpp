@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 
+#include "base/ticks.hpp"
 #include "index/cuckoo/cuckoo_index.hpp"
 #include "index/stripes.hpp"
 #include "task/key_compare.hpp"
@@ -87,6 +89,16 @@ void Runner::submit(const Plan& plan) noexcept {
   if (!flight.batch().plan.uses(Processor::device)) return flight.stay_here();
   flight.describe(context_.shared.hash_seed);
   flight.begin(*schedulers_);
+  give_way();
+}
+
+// The schedulers' threads launch what was submitted. On a machine without an idle processor they have only what a
+// worker leaves them, and would wait for the end of its time slice.
+void Runner::give_way() noexcept {
+  constexpr std::uint64_t every_ticks = 100'000;
+  if (cycles_now() - gave_way_ < every_ticks) return;
+  std::this_thread::yield();
+  gave_way_ = cycles_now();
 }
 
 void Runner::submit_frames(const Plan& plan, bool cas) noexcept {
@@ -94,6 +106,7 @@ void Runner::submit_frames(const Plan& plan, bool cas) noexcept {
   TD_ASSERT(flight.batch().size() == 0);
   if (in_flight_++ == 0) waited_ = false;
   flight.begin_frames(*schedulers_, locates_keys(plan) ? FrameAnswers::locations : FrameAnswers::replies, cas);
+  give_way();
 }
 
 bool Runner::begin_located() noexcept {

@@ -119,6 +119,7 @@ class Runner final : public InFlight {
   }
   void add_frames(DevicePart& part, std::uint32_t capacity, std::uint64_t input_bytes);
   bool look_at(Flight& flight) noexcept;
+  void give_way() noexcept;
   void count_left(const FrameColumns& frames) noexcept;
   void count_taken(const FrameCounts& taken) noexcept;
   bool take(bool is_found, FrameRun& run) noexcept;
@@ -130,6 +131,7 @@ class Runner final : public InFlight {
   std::vector<std::unique_ptr<Flight>> flights_;
   unsigned oldest_ = 0, in_flight_ = 0;
   bool waited_ = false;                 // for the devices, with the oldest
+  std::uint64_t gave_way_ = 0;          // ticks
   bool is_answering_ = false;           // the oldest
   std::optional<FrameRuns> runs_;       // there are none without columns for replies
   bool has_runs_ = false;               // of the oldest

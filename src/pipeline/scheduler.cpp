@@ -178,6 +178,7 @@ void Scheduler::obey() noexcept {
   const bool is_current = !rests_ && state_ == ReplicaState::current;
   const Steered steered = options_.steer({.device_ns = counters_.device_ns.get(),
                                           .overflows = replica_.stats().overflows,
+                                          .round_trip_ns = costs_.load().device_ns,
                                           .is_current = is_current,
                                           .is_settled = is_current || is_at_rest},
                                          now);

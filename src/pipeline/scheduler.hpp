@@ -34,6 +34,7 @@ namespace tandem {
 // it is that or rests as it was told to.
 struct DeviceWork {
   std::uint64_t device_ns = 0, overflows = 0;  // of launches; of the log
+  double round_trip_ns = 0;                    // of a launch with nothing to do; 0: not measured
   bool is_current = false, is_settled = false;
 };
 // Whether the replica is to be kept up, and when to ask again.

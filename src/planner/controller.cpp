@@ -306,7 +306,11 @@ std::optional<std::uint8_t> Controller::due() const noexcept {
     if (now_ns_ < known.probe_at_ns) continue;
     if (known.ns < (1 - rules_.margin) * base.ns) return o;
     if (credit_ns_ <= 0) continue;
-    if (known.ns < near * base.ns || now_ns_ - known.measured_ns >= rules_.probe_pause_max_ns) return o;
+    // What took much more has a longer pause, but not for good: it may have been measured beside something else.
+    const double times = known.ns / base.ns;
+    const double pause_ns = times < near ? 0 : times * static_cast<double>(known.probe_pause_ns);
+    if (now_ns_ - known.measured_ns >= std::min(static_cast<std::uint64_t>(pause_ns), rules_.probe_pause_max_ns))
+      return o;
   }
   return std::nullopt;
 }
@@ -371,6 +375,9 @@ double Controller::beside_ns() const noexcept {
   return best;
 }
 
+// Of loads that change all the time each has a trial, one after the other.
+bool Controller::may_try() const noexcept { return now_ns_ >= std::max(class_->trial_at_ns, trials_from_ns_); }
+
 void Controller::weigh() noexcept {
   if (is_resting() != (choice_.level == UpkeepLevel::none)) return;  // on the way
   if (is_resting()) return weigh_alone();
@@ -382,8 +389,10 @@ void Controller::weigh() noexcept {
 void Controller::weigh_beside() noexcept {
   const bool is_written = class_->set_share > set_share_min;
   // What a SET pays may be more than was thought.
-  if (is_written && class_->options[host_alone].ns == 0 && now_ns_ >= class_->trial_at_ns)
+  if (is_written && class_->options[host_alone].ns == 0 && may_try()) {
+    trials_from_ns_ = now_ns_ + rules_.trial_pause_ns;
     return want(UpkeepLevel::none);
+  }
   const double present = class_->options[base_].ns, alone = alone_ns();
   double gained = alone == 0 ? 0 : gain(present, alone);
   if (std::abs(gained) < rules_.margin) gained = 0;
@@ -404,7 +413,8 @@ void Controller::weigh_alone() noexcept {
   if (std::abs(gained) >= rules_.margin)
     balance_ns_ = std::max(balance_ns_ + gained * static_cast<double>(window_ns_), 0.0);
   if (balance_ns_ >= static_cast<double>(std::max(rules_.return_ns, return_took_ns_))) return want(device_level());
-  if (now_ns_ < class_->trial_at_ns) return;
+  if (!may_try()) return;
+  trials_from_ns_ = now_ns_ + rules_.trial_pause_ns;
   is_trial_ = true;
   ++counts_.trials;
   want(device_level());

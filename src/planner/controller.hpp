@@ -39,7 +39,7 @@ struct ControllerOptions {
   std::uint64_t certified_ns = 30'000'000'000;  // how long what was measured counts against what runs
   std::uint64_t probe_pause_ns = 200'000'000, probe_pause_max_ns = 30'000'000'000;
   std::uint64_t leave_ns = 2'000'000, return_ns = 20'000'000;  // loss and gain that levels change at; ns of all workers
-  std::uint64_t trial_pause_ns = 10'000'000'000, trial_pause_max_ns = 300'000'000'000;
+  std::uint64_t trial_pause_ns = 3'000'000'000, trial_pause_max_ns = 300'000'000'000;
   std::uint64_t idle_ns = 5'000'000'000;  // after which a level that costs nothing is wanted again
 };
 
@@ -98,6 +98,7 @@ class Controller {
   double alone_ns() const noexcept;
   double beside_ns() const noexcept;
   bool are_compared() const noexcept;
+  bool may_try() const noexcept;
   void weigh() noexcept;
   void weigh_beside() noexcept;
   void weigh_alone() noexcept;
@@ -127,8 +128,9 @@ class Controller {
   UpkeepLevel reached_ = UpkeepLevel::none;
   double balance_ns_ = 0;  // what the device's level has gained lately
   std::uint64_t left_ns_ = 0, wanted_ns_ = 0, return_took_ns_ = 0;
-  std::uint64_t idle_pause_ns_;  // of a rest that ends without load, at least; twice that for the next one
-  unsigned overflows_ = 0;       // since the level was wanted
+  std::uint64_t trials_from_ns_ = 0;  // of any class
+  std::uint64_t idle_pause_ns_;       // of a rest that ends without load, at least; twice that for the next one
+  unsigned overflows_ = 0;            // since the level was wanted
   bool is_trial_ = false, is_returning_ = false;
   ControllerCounts counts_;
 };

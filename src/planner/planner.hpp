@@ -88,8 +88,11 @@ class Planner {
     if (placement_.wants_search()) return given_ ? *given_ : feasible_plans(Placement::on_device).front();
     if (index_on_device_ || !schedulers_->serves()) return plan_cpu;
     if (given_) return *given_;
-    if (board_ != nullptr && option_ != Steering::device) return plan_cpu;
-    if (offload_ == Offload::when_sooner && queries < schedulers_->queries_min()) return plan_cpu;
+    if (board_ != nullptr) {
+      if (option_ != Steering::device || queries < steering_->queries_min()) return plan_cpu;
+    } else if (offload_ == Offload::when_sooner && queries < schedulers_->queries_min()) {
+      return plan_cpu;
+    }
     // A device may have had no memory for images.
     const bool has_images = schedulers_->image_granules() != 0 && schedulers_->has_images();
     return feasible_plans(has_images ? Placement::mirrored_values : Placement::mirrored).front();

@@ -1,6 +1,7 @@
 #include "planner/steering.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/ticks.hpp"
@@ -76,8 +77,19 @@ Steered Steering::steer(const DeviceWork& work, std::chrono::steady_clock::time_
   if (seen.queries != 0) loaded_at_ = now;
   choice_ = controller_.decide(seen);
   published_.store(std::uint32_t{choice_.even} | std::uint32_t{choice_.odd} << 8, std::memory_order_relaxed);
+  set_queries_min(work.round_trip_ns);
   const bool keeps_up = choice_.level != UpkeepLevel::none;
   return {.keeps_up = keeps_up, .again_in = now - loaded_at_ > idle_after ? idle : keeps_up ? soon : resting};
+}
+
+// A device's answer to a batch comes a launch later, whatever is in it: so much work of a worker is sooner done.
+void Steering::set_queries_min(double round_trip_ns) noexcept {
+  double host_ns = controller_.measured_ns(host_beside);
+  if (host_ns == 0) host_ns = controller_.measured_ns(host_alone);
+  if (round_trip_ns == 0 || host_ns == 0) return;
+  constexpr double least = 1, most = 1024;  // a launch that happened to be late says nothing of the next ones
+  queries_min_.store(static_cast<std::uint32_t>(std::clamp(std::ceil(round_trip_ns / host_ns), least, most)),
+                     std::memory_order_relaxed);
 }
 
 SteeringStats Steering::stats() const {

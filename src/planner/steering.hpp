@@ -48,6 +48,9 @@ class Steering {
     return static_cast<std::uint8_t>(number % 2 == 0 ? published : published >> 8);
   }
 
+  // Smaller batches are answered sooner by the host.
+  std::uint32_t queries_min() const noexcept { return queries_min_.load(std::memory_order_relaxed); }
+
   // Decides by what was done since the last call. Called about as often as the result says.
   Steered steer(const DeviceWork& work, std::chrono::steady_clock::time_point now) noexcept;
   SteeringStats stats() const;
@@ -58,12 +61,15 @@ class Steering {
     std::uint64_t sets = 0, bytes = 0;
     void add(const PlanBoard& board) noexcept;
   };
+  static constexpr std::uint32_t queries_min_unmeasured = 512;
   void leave(PlanBoard* board) noexcept;
+  void set_queries_min(double round_trip_ns) noexcept;
   PlannerSeen since_last(const DeviceWork& work, std::chrono::steady_clock::time_point time) noexcept;
 
   const std::array<PlanOption, option_count> options_;
   std::atomic<std::uint32_t> published_{host_alone | host_alone << 8};  // of even numbers; of odd ones << 8
-  mutable std::mutex mutex_;                                            // guards the rest
+  std::atomic<std::uint32_t> queries_min_{queries_min_unmeasured};
+  mutable std::mutex mutex_;  // guards the rest
   Controller controller_;
   PlanChoice choice_;
   struct Member {

@@ -38,7 +38,7 @@ class SteeringTest : public testing::Test {
         board->bytes.add(static_cast<std::uint64_t>(queries * 64));
       }
       now_ += 1ms;
-      steered = steering_.steer({.is_current = is_current_, .is_settled = true}, now_);
+      steered = steering_.steer({.round_trip_ns = round_trip_ns_, .is_current = is_current_, .is_settled = true}, now_);
       is_current_ = steered.keeps_up;
     }
     return steered;
@@ -51,7 +51,22 @@ class SteeringTest : public testing::Test {
   std::vector<std::shared_ptr<PlanBoard>> boards_;
   std::chrono::steady_clock::time_point now_{1s};
   bool is_current_ = true;
+  double round_trip_ns_ = 0;
 };
+
+TEST_F(SteeringTest, BatchesThatTheHostEndsBeforeALaunchAreItsOwn) {
+  join(4);
+  const std::uint32_t unmeasured = steering_.queries_min();
+  EXPECT_GT(unmeasured, 100u);
+  run({}, 30);
+  EXPECT_EQ(steering_.queries_min(), unmeasured) << "of a launch nothing is known";
+  round_trip_ns_ = 20'000;
+  run({}, 2);
+  EXPECT_NEAR(steering_.queries_min(), 200, 2);
+  round_trip_ns_ = 2'800'000;  // the thread that measures had lost its processor for a time slice
+  run({}, 2);
+  EXPECT_EQ(steering_.queries_min(), 1024u);
+}
 
 TEST_F(SteeringTest, ChoosesByWhatThreadsReport) {
   join(4);
