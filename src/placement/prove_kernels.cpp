@@ -1,5 +1,6 @@
 #include "placement/prove_kernels.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -21,7 +22,7 @@ void prove_kernels(Device& device) {
   const DeviceArray<Granule> granules(device, 2);
   const DeviceArray<std::uint32_t> marks(device, 1);
   const PinnedArray<Granule> item(device, 1);
-  const PinnedArray<std::uint32_t> image(device, 1);
+  const PinnedArray<Granule> image(device, 2);
   const PinnedArray<Location> item_at(device, 1);
   const DeviceImages images{granules.at(), marks.at(), 2, 1};
   const std::unique_ptr<Stream> stream = device.make_stream();
@@ -35,7 +36,7 @@ void prove_kernels(Device& device) {
   cells[0] = {0, 0};
   item[0] = {{static_cast<std::uint64_t>(ItemState::live), 0, 0, 0}};
   item_at[0] = 1;
-  image[0] = 2;
+  image[1] = {};
   DeviceStatus status = stream->zero(buckets.bytes_at(), buckets.bytes());
   const auto then = [&status](DeviceStatus next) {
     if (status == DeviceStatus::ok) status = next;
@@ -45,11 +46,7 @@ void prove_kernels(Device& device) {
   then(stream->launch(insert_into_table, {index, f.at(), location.at(), done.at(), 1}));
   then(stream->launch(store_images, {images, item_at.at(), item.at(), 1}));
   then(stream->launch(search_table, SearchArguments::of(index, f.at(), location.at(), 1)));
-  SearchArguments with_image = SearchArguments::of(index, f.at(), location.at(), 1);
-  with_image.images = images;
-  with_image.part[0].images = image.at().address();
-  with_image.part[0].arena = item.at().address();
-  then(stream->launch(search_table, with_image));
+  then(stream->copy_to_host(image.data(), granules.bytes_at(), image.bytes()));
   then(stream->launch(erase_from_table, {index, f.at(), location.at(), done.at(), 1}));
   then(stream->launch(change_table, {index, changes.at(), changed.at(), 1}));
   then(stream->launch(change_table, {index, changes.at(1), changed.at(1), 1}));
@@ -57,7 +54,8 @@ void prove_kernels(Device& device) {
   then(stream->launch(store_cells, {index, winners.at(), cells.at(), 1}));
   if (status == DeviceStatus::ok) status = stream->wait(stream->mark(), std::chrono::seconds(30));
   const bool changed_both = changed[0] == 1 && changed[1] == 1 && nowhere[0] == no_location;
-  if (status == DeviceStatus::ok && location[0] == 1 && image[0] == 1 && done[0] == 1 && changed_both) return;
+  const bool has_image = std::ranges::equal(image[1].word, item[0].word);
+  if (status == DeviceStatus::ok && location[0] == 1 && has_image && done[0] == 1 && changed_both) return;
   const std::string said = device.last_error();
   device.abandon();
   const char* const why = status == DeviceStatus::pending ? "no answer in 30 s" : "a wrong answer";
