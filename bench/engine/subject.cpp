@@ -135,7 +135,7 @@ WireSubject::~WireSubject() = default;
 std::size_t WireSubject::lane_for(Thread& thread, std::uint64_t start_ticks) const {
   if (TD_LIKELY(thread.lanes.size() == 1)) return 0;
   if (every_ticks_ != 0) return (cycles_now() - start_ticks) / every_ticks_ % thread.lanes.size();
-  return thread.driver->choose(tapes_.batch_queries) ? 1 : 0;
+  return thread.driver->asks_device(tapes_.batch_queries) ? 1 : 0;
 }
 
 // Submits batches until some are answered; returns the number of their operations.
@@ -334,7 +334,6 @@ ReplyErrors WireSubject::verify() {
       for (std::size_t i = 0; i < lane.tape.size(); ++i) {
         const Tape::Slice batch = lane.tape.batch(i);
         replies.clear();
-        static_cast<void>(thread.driver->choose(static_cast<std::uint32_t>(batch.ops.size())));
         thread.driver->run(batch);
         thread.driver->finish();
         lane.tape.format().check(batch.ops, replies, errors[t]);

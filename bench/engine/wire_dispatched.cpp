@@ -1,20 +1,27 @@
 // A driver with batches divided among threads.
+#include <cstring>
 #include <stdexcept>
+#include <utility>
 
 #include "base/ticks.hpp"
 #include "bench/engine/wire.hpp"
-#include "net/limits.hpp"
 
 namespace tandem::bench {
 
 void WireDriver::run_dispatched(const Tape::Slice& requests, std::uint64_t received_ticks) {
   while (dispatch_->must_finish()) answer_dispatched();
-  Batch& batch = runner_->filling();
-  Segments& segments = segments_[runner_->next()];
-  receive(requests, batch, segments);
+  {
+    const Meter::Timed timed(meter_, Task::receive);
+    std::memcpy(received_.data(), requests.requests.data(), requests.requests.size());
+    sink_.add_clients(1);
+  }
   inputs_.clear();
-  for (const Segment& s : segments) inputs_.push_back(requests_of(batch, s));
-  segments.clear();
+  std::uint32_t from = 0;
+  for (const std::uint32_t end : requests.ends) {
+    const std::size_t bytes = end - std::exchange(from, end);
+    inputs_.emplace_back(received_.data() + end - bytes, bytes);
+  }
+  end_task(Task::receive);
   dispatch_->post(inputs_, received_ticks);
   take_dispatched();
   while (dispatch_->in_flight() > DispatchMember::in_flight_max) answer_dispatched();
@@ -40,62 +47,34 @@ void WireDriver::answer_dispatched() {
       cpu_relax();
     }
   }
-  const auto [queries, received_ticks] = dispatch_->take_replies(output_);
+  Output& output = work_.output();
+  const auto [queries, received_ticks] = dispatch_->take_replies(output);
   answered_.queries += queries;
-  output_replies_.push_back({0, {&output_, 0, output_.size(), 0, output_.externals().size()}});
-  hand_over();
+  Client& all = client(0);
+  put(all, output.data(), output.size());
+  if (TD_UNLIKELY(kept_ != nullptr)) kept_->append(std::exchange(all.kept, {}));
+  output.clear();
   record_latency(received_ticks, queries);
 }
 
-// False: there was nothing to do.
+// By the work, all together. False: there was nothing to do.
 bool WireDriver::execute(std::span<Parcel* const> parcels) {
   if (parcels.empty()) return false;
-  const Answered own = answered_;
+  executes_parcels_ = true;
   try {
-    execute_all(parcels);
+    std::size_t number = 0;
+    for (Parcel* const parcel : parcels) {
+      const char* const begin = parcel->requests.get();
+      work_.lend(parcel, client(number++).parser, begin, begin + parcel->request_bytes, 0, false, parcel->follows);
+    }
+    work_.answer_here();
   } catch (...) {
     dispatch_->fail();
     throw;
   }
-  answered_ = own;
+  executes_parcels_ = false;
   dispatch_->finish_parcels();
   return true;
-}
-
-// By the lane, all together; then what it leaves, and what is behind that.
-void WireDriver::execute_all(std::span<Parcel* const> parcels) {
-  input_.segments.clear();
-  for (const Parcel* parcel : parcels) {
-    const char* const begin = parcel->requests.get();
-    const char* const end = begin + parcel->request_bytes;
-    input_.segments.push_back({.begin = begin,
-                               .end = end,
-                               .parser = &lane_parser(input_.segments.size()),
-                               .binary = false,
-                               .follows = parcel->follows,
-                               .rest = begin});
-  }
-  const std::span<LaneSegment> all(input_.segments);
-  for (std::size_t i = 0; i < all.size() && lane_.may_run();) {
-    const std::size_t done = lane_.run(all.subspan(i), output_, net::output_flush_bytes);
-    bool any = done != 0;
-    for (std::size_t k = i; k < all.size(); ++k) {
-      any = any || all[k].rest != all[k].begin;
-      parcels[k]->replies.append(output_.data() + all[k].output_begin, all[k].output_end - all[k].output_begin);
-      all[k].output_begin = all[k].output_end = 0;
-    }
-    output_.clear();
-    if (!any) break;
-    // What follows a segment that is not answered is not offered.
-    for (i += done; i != 0 && i < all.size() && all[i].follows && !all[i - 1].is_answered();) ++i;
-    for (LaneSegment& segment : all.subspan(i)) segment.resume();
-  }
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (TD_LIKELY(all[i].rest == all[i].end)) continue;
-    executed_ = parcels[i];
-    finish(all[i], 0);
-    executed_ = nullptr;
-  }
 }
 
 }  // namespace tandem::bench

@@ -6,6 +6,7 @@
 #include "codec/output.hpp"
 #include "codec/udp.hpp"
 #include "query/batch.hpp"
+#include "work/output_range.hpp"
 
 namespace tandem::net {
 
@@ -19,8 +20,6 @@ inline constexpr std::uint32_t device_batch_queries = 4 * batch_queries;
 inline constexpr int events_per_pass = 128;
 // Input of one pass, in the batch that it fills. Held in L2.
 inline constexpr std::size_t input_arena_bytes = 256 * 1024;
-// Output is sent at the latest when a strip ends with so much of it (pinned values counted).
-inline constexpr std::size_t output_flush_bytes = 256 * 1024;
 // So much an output buffer can hold: what was below the limit, and the copied values of one more strip with their
 // headers.
 inline constexpr std::size_t output_bytes_max = output_flush_bytes + strip_queries_max * (copied_value_bytes_max + 512);

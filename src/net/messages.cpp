@@ -4,37 +4,37 @@
 
 namespace tandem::net {
 
-void Messages::give_up(UdpDatagram& datagram) noexcept {
-  datagram.is_over = true;
+void Messages::give_up(Asker& asker) noexcept {
+  asker.is_over = true;
   worker_.counters.udp_replies_dropped.add();
 }
 
 // Looked at after each strip's number of queries: it may be a system call.
-bool Messages::time_has_ended(UdpDatagram& datagram) noexcept {
-  if (TD_LIKELY(datagram.executed - datagram.looked_at < strip_queries_max)) return false;
-  datagram.looked_at = datagram.executed;
+bool Messages::time_has_ended(Asker& asker) noexcept {
+  if (TD_LIKELY(asker.executed - datagram_of(asker).looked_at < strip_queries_max)) return false;
+  datagram_of(asker).looked_at = asker.executed;
   return limits_.datagram_time_has_ended();
 }
 
-bool Messages::may_begin(UdpDatagram& datagram) noexcept {
-  if (datagram.is_over) return false;
+bool Messages::may_begin(Asker& asker) noexcept {
+  if (asker.is_over) return false;
   const std::uint64_t share = worker_.server.options.requests_per_event;
-  if (TD_LIKELY(datagram.messages < share * queries_per_request_of_event && datagram.controls < share &&
-                !time_has_ended(datagram)))
+  if (TD_LIKELY(datagram_of(asker).messages < share * queries_per_request_of_event && asker.controls < share &&
+                !time_has_ended(asker)))
     return true;
-  give_up(datagram);
+  give_up(asker);
   return false;
 }
 
-bool Messages::may_grow(UdpDatagram& datagram, const OutputRange& range) noexcept {
-  if (TD_LIKELY(fits(datagram, range) && !time_has_ended(datagram))) return true;
-  drop(datagram, range);
+bool Messages::may_grow(Asker& asker, const OutputRange& range) noexcept {
+  if (TD_LIKELY(fits(datagram_of(asker), range) && !time_has_ended(asker))) return true;
+  drop(asker, range);
   return false;
 }
 
-void Messages::drop(UdpDatagram& datagram, const OutputRange& range) noexcept {
+void Messages::drop(Asker& asker, const OutputRange& range) noexcept {
   take_off(range);
-  give_up(datagram);
+  give_up(asker);
 }
 
 void Messages::take_off(const OutputRange& range) noexcept {

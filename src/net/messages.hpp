@@ -13,8 +13,12 @@
 #include "net/sender.hpp"
 #include "net/udp_port.hpp"
 #include "net/worker_state.hpp"
+#include "work/intake.hpp"
 
 namespace tandem::net {
+
+// REQUIRES: a datagram's.
+inline UdpDatagram& datagram_of(const Asker& asker) noexcept { return *static_cast<UdpDatagram*>(asker.owner); }
 
 class Messages {
  public:
@@ -26,20 +30,21 @@ class Messages {
   // and is not sent.
 
   // Before another command of the datagram. False: it has had its share.
-  bool may_begin(UdpDatagram& datagram) noexcept;
+  bool may_begin(Asker& asker) noexcept;
   // While a command of the datagram has more keys: `range` is what its message has until now.
   // False: it is taken off, as it is too long or the datagrams' time is over, and the datagram gets no more answers.
-  bool may_grow(UdpDatagram& datagram, const OutputRange& range) noexcept;
+  bool may_grow(Asker& asker, const OutputRange& range) noexcept;
   // The message is whole: keeps it to be sent, or takes it off.
-  void end(UdpDatagram& datagram, const OutputRange& range) {
+  void end(Asker& asker, const OutputRange& range) {
     if (TD_UNLIKELY(range.bytes() == udp_frame_bytes)) return take_off(range);  // a quiet command
-    if (TD_UNLIKELY(!fits(datagram, range))) return drop(datagram, range);
+    UdpDatagram& datagram = datagram_of(asker);
+    if (TD_UNLIKELY(!fits(datagram, range))) return drop(asker, range);
     datagram.message_bytes += range.bytes();
     ++datagram.messages;
     messages_.push_back({datagram.reply, range.begin, range.end, range.externals_begin, range.externals_end});
   }
   // Takes it off unfinished: the datagram gets no more answers.
-  void drop(UdpDatagram& datagram, const OutputRange& range) noexcept;
+  void drop(Asker& asker, const OutputRange& range) noexcept;
   // Adds a message that a device has written, frame included.
   void add(const UdpReply& to, std::string_view message);
   // A connection's requests were executed meanwhile: that is not the datagrams' time.
@@ -53,8 +58,8 @@ class Messages {
   bool fits(const UdpDatagram& datagram, const OutputRange& range) const noexcept {
     return datagram.message_bytes + range.bytes() <= udp_reply_bytes_max;
   }
-  bool time_has_ended(UdpDatagram& datagram) noexcept;
-  void give_up(UdpDatagram& datagram) noexcept;
+  bool time_has_ended(Asker& asker) noexcept;
+  void give_up(Asker& asker) noexcept;
   void take_off(const OutputRange& range) noexcept;
 
   WorkerState& worker_;

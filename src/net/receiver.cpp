@@ -2,28 +2,20 @@
 
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "codec/udp.hpp"
 
 namespace tandem::net {
 
-Receiver::Receiver(WorkerState& worker, Connections& connections, ConnectionLimits& limits, Batches& batches,
-                   LaneStage& lane, Dispatcher& dispatcher) noexcept
-    : worker_(worker),
-      connections_(connections),
-      limits_(limits),
-      batches_(batches),
-      lane_(lane),
-      dispatcher_(dispatcher),
-      reader_(worker, connections) {}
+Receiver::Receiver(WorkerState& worker, Connections& connections, ConnectionLimits& limits, Work& work) noexcept
+    : worker_(worker), connections_(connections), limits_(limits), work_(work), reader_(worker, connections) {}
 
 void Receiver::receive(Connection& c) {
   const std::uint64_t waits_since = c.resumes ? c.waits_since : 0;
   const std::size_t kept = c.kept.size();
   if (TD_UNLIKELY(kept >= long_input_bytes) && c.fill == nullptr) return receive_long(c);
-  dispatcher_.make_room(kept + receive_bytes_max);
-  InputArena& input = batches_.input();
-  char* const begin = input.room();
+  char* const begin = work_.room(kept + receive_bytes_max);
   if (kept != 0) std::memcpy(begin, c.kept.data(), kept);
   std::size_t bytes = kept;
   if (TD_LIKELY(!c.resumes)) {
@@ -36,9 +28,7 @@ void Receiver::receive(Connection& c) {
     bytes += got;
   }
   c.resumes = false;
-  input.take(bytes);
-  TD_ASSERT(input.has_behind(begin + bytes, lane_padding_bytes));
-  lane_.wait(c, begin, begin + bytes, waits_since);
+  work_.add(&c, c.parser, bytes, waits_since, c.fill != nullptr);
 }
 
 // A line too long for the arena: it is received and answered in the buffer of kept input.
@@ -58,9 +48,10 @@ void Receiver::receive_long(Connection& c) {
   }
   const std::uint64_t waits_since = c.resumes ? c.waits_since : 0;
   c.resumes = false;
-  dispatcher_.run_all();  // what waits lies in the arena
+  work_.end();  // what waits lies in the arena
   if (TD_UNLIKELY(c.is_closed())) return;
-  dispatcher_.run_long(c, c.kept.data(), c.kept.data() + c.kept.size(), waits_since);
+  work_.lend(&c, c.parser, c.kept.data(), c.kept.data() + c.kept.size(), waits_since);
+  work_.answer_here();
 }
 
 unsigned Receiver::receive(UdpPort& port) {
@@ -77,6 +68,7 @@ unsigned Receiver::receive(UdpPort& port) {
   for (unsigned i = 0; i < count; ++i) bytes += port.datagram(i).bytes;
   worker_.counters.udp_requests.add(count);
   worker_.counters.bytes_read.add(bytes);
+  bool follows = false;
   for (unsigned i = 0; i < count; ++i) {
     UdpDatagram& datagram = port.datagram(i);
     UdpFrame frame;
@@ -85,7 +77,7 @@ unsigned Receiver::receive(UdpPort& port) {
       continue;
     }
     datagram.begin(frame.request_id, worker_.server.protocol, worker_.clock());
-    dispatcher_.wait(datagram);
+    work_.add_datagram(&datagram, *datagram.parser, datagram.data, datagram.bytes, std::exchange(follows, true));
   }
   return count;
 }

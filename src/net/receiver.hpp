@@ -1,26 +1,22 @@
-// RV: receives from a ready connection or UDP port once a pass, into the intake's input arena, and has what came wait
-// for the lane or a device.
+// RV: receives from a ready connection or UDP port once a pass, into the work's input, where it waits for its answer.
 //
 // Thread safety: the worker's thread.
 #pragma once
 #include <cstddef>
 
-#include "net/batches.hpp"
 #include "net/connection_limits.hpp"
 #include "net/connections.hpp"
-#include "net/dispatcher.hpp"
-#include "net/lane_stage.hpp"
 #include "net/socket_reader.hpp"
 #include "net/udp_port.hpp"
 #include "net/worker_state.hpp"
+#include "work/work.hpp"
 
 namespace tandem::net {
 
 class Receiver {
  public:
   // All outlive the receiver.
-  Receiver(WorkerState& worker, Connections& connections, ConnectionLimits& limits, Batches& batches, LaneStage& lane,
-           Dispatcher& dispatcher) noexcept;
+  Receiver(WorkerState& worker, Connections& connections, ConnectionLimits& limits, Work& work) noexcept;
 
   void begin_pass() noexcept { reader_.begin_pass(); }
   // Receives from the connection, or continues with the input that it has kept. REQUIRES: it is neither closed nor in
@@ -36,9 +32,7 @@ class Receiver {
   WorkerState& worker_;
   Connections& connections_;
   ConnectionLimits& limits_;
-  Batches& batches_;
-  LaneStage& lane_;
-  Dispatcher& dispatcher_;
+  Work& work_;
   SocketReader reader_;
 };
 

@@ -10,13 +10,12 @@
 
 namespace tandem::net {
 
-Responder::Responder(WorkerState& worker, ServerControl& control, ConnectionLimits& limits, Sender& sender,
-                     Streams& streams)
+Responder::Responder(WorkerState& worker, ServerControl& control, Streams& streams, Output& output)
     : worker_(worker),
       control_(control),
       streams_(streams),
-      reply_context_{worker.heap(), worker.server.engine.shared().clock, worker.server.protocol, output_},
-      messages_(worker, limits, sender, output_) {}
+      output_(output),
+      reply_context_{worker.heap(), worker.server.engine.shared().clock, worker.server.protocol, output_} {}
 
 void Responder::control(Connection* c, const Query& query) {
   worker_.context->let_go();  // it may wait for what is in flight

@@ -15,10 +15,6 @@ namespace {
 
 class ResponderTest : public testing::Test, protected Parts {
  protected:
-  void add_datagram(UdpDatagram& datagram) {
-    const std::string_view request = datagram.request();
-    lane.wait(datagram, request.data(), request.data() + request.size());
-  }
   // How many lines of this length the connection keeps for later.
   static std::size_t left(const Connection& c, std::string_view line) { return c.kept.size() / line.size(); }
 };
@@ -135,24 +131,27 @@ TEST_F(ResponderTest, EachCommandOfADatagramHasAReply) {
   const Client tcp = connect();
   const std::string_view request = "get a\r\nmg none v q\r\nget none\r\nget d\r\n";
   UdpDatagram& asked = datagram_of(udp, request);
-  add_datagram(asked);
+  add(asked);
   add(tcp.connection, "get a\r\n");
-  responder.messages().add({udp.second.get(), 0, 9}, datagram(9, 0, 1, "made elsewhere\r\n"));
+  UdpDatagram elsewhere;
+  elsewhere.reply = {udp.second.get(), 0, 9};
+  Asker of_device{.owner = &elsewhere, .frame = asked.data};
+  sink.send_whole(of_device, datagram(9, 0, 1, "made elsewhere\r\n"));
   run();
   EXPECT_EQ(receive(tcp.socket), hit("a", "1") + "END\r\n");
-  std::vector<std::string> replies;
+  std::vector<std::string> all;
   char some[2000];
   for (ssize_t n; (n = recv(client.get(), some, sizeof some, 0)) > 0;)
-    replies.emplace_back(some, static_cast<std::size_t>(n));
+    all.emplace_back(some, static_cast<std::size_t>(n));
   const std::string long_reply = hit("d", value) + "END\r\n";
   const auto pieces =
       static_cast<std::uint16_t>((long_reply.size() + udp_payload_bytes_max - 1) / udp_payload_bytes_max);
-  ASSERT_EQ(replies.size(), 3u + pieces);
-  EXPECT_EQ(replies[0], datagram(9, 0, 1, "made elsewhere\r\n"));
-  EXPECT_EQ(replies[1], datagram(7, 0, 1, hit("a", "1") + "END\r\n"));
-  EXPECT_EQ(replies[2], datagram(7, 0, 1, "END\r\n"));
+  ASSERT_EQ(all.size(), 3u + pieces);
+  EXPECT_EQ(all[0], datagram(9, 0, 1, "made elsewhere\r\n"));
+  EXPECT_EQ(all[1], datagram(7, 0, 1, hit("a", "1") + "END\r\n"));
+  EXPECT_EQ(all[2], datagram(7, 0, 1, "END\r\n"));
   for (std::uint16_t i = 0; i < pieces; ++i) {
-    EXPECT_TRUE(replies[3u + i] ==
+    EXPECT_TRUE(all[3u + i] ==
                 datagram(7, i, pieces, long_reply.substr(i * udp_payload_bytes_max, udp_payload_bytes_max)))
         << i;
   }
@@ -165,11 +164,9 @@ TEST_F(ResponderTest, ATooLongReplyToADatagramIsDroppedWithItsPins) {
   store("p", std::string(1'000'000, 'p'));
   const auto udp = connect_udp();
   const std::string_view request = "get p p p\r\nget none\r\n";
-  UdpDatagram& asked = datagram_of(udp, request);
-  add_datagram(asked);
+  add(datagram_of(udp, request));
   run();
   EXPECT_EQ(receive(udp.first), "");
-  EXPECT_TRUE(asked.is_over);
   EXPECT_EQ(worker.counters.udp_replies_dropped.get(), 1u);
   EXPECT_FALSE(heap().has_pins());
 }

@@ -78,7 +78,7 @@ void Sender::send_copy(Connection& c) {
   if (TD_UNLIKELY(copy_.capacity() > output_bytes_kept)) copy_.release();
 }
 
-void Sender::send(Connection& c, OutputRange range) {
+void Sender::send(Connection& c, const OutputRange& range) {
   if (range.empty()) return;
   if (TD_UNLIKELY(c.is_closed())) return drop_pins(range);
   if (TD_UNLIKELY(c.is_blocked())) {
@@ -86,11 +86,17 @@ void Sender::send(Connection& c, OutputRange range) {
     return;
   }
   if (TD_UNLIKELY(range.is_lent())) return send_lent(c, range);
-  if (TD_LIKELY(!range.has_externals())) {
-    range.begin += send_now(c, range.output->data() + range.begin, range.copied_bytes());
-    if (TD_LIKELY(range.begin == range.end) || c.is_closed()) return;
-  }
-  if (hold(c, range) && (range.externals_begin == range.externals_end || !drain(c)) && !c.is_closed()) {
+  if (TD_UNLIKELY(range.has_externals())) return wait_for_socket(c, range);
+  const std::size_t sent = send_now(c, range.output->data() + range.begin, range.copied_bytes());
+  if (TD_LIKELY(sent == range.copied_bytes()) || c.is_closed()) return;
+  OutputRange rest = range;
+  rest.begin += sent;
+  wait_for_socket(c, rest);
+}
+
+// Has the connection keep it, and sends what it has of values.
+TD_NOINLINE void Sender::wait_for_socket(Connection& c, const OutputRange& rest) {
+  if (hold(c, rest) && (!rest.has_externals() || !drain(c)) && !c.is_closed()) {
     worker_.counters.blocked.add();
     c.state.store(ConnectionState::blocked, std::memory_order_relaxed);
     connections_.watch(c, Connections::watch_output);

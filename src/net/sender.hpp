@@ -8,8 +8,8 @@
 
 #include "net/connection_limits.hpp"
 #include "net/connections.hpp"
-#include "net/output_range.hpp"
 #include "net/worker_state.hpp"
+#include "work/output_range.hpp"
 
 namespace tandem::net {
 
@@ -21,7 +21,7 @@ class Sender {
 
   // Sends the range, behind what the connection has not sent yet, and takes its pins over. The connection may be
   // blocked or closed afterwards; a closed one's range is dropped.
-  void send(Connection& c, OutputRange range);
+  void send(Connection& c, const OutputRange& range);
   // The same for bytes that lie elsewhere. Like lent stretches of a range, they need only last until it returns: what
   // the socket does not take is copied.
   void send(Connection& c, std::string_view replies);
@@ -38,6 +38,7 @@ class Sender {
   std::size_t send_stretches(Connection& c, const OutputRange& range);
   void send_lent(Connection& c, const OutputRange& range);
   void send_copy(Connection& c);
+  void wait_for_socket(Connection& c, const OutputRange& rest);
   bool hold(Connection& c, const OutputRange& range);
   void unpin(const OutputRange& range) const noexcept;
 

@@ -23,7 +23,7 @@
 #include "codec/udp.hpp"
 #include "net/counters.hpp"
 #include "net/limits.hpp"
-#include "net/output_range.hpp"
+#include "work/output_range.hpp"
 
 namespace tandem::net {
 
@@ -42,8 +42,7 @@ struct UdpDatagram {
   UdpReply reply{};
   std::optional<Parser> parser;
   // What it has had of its share (net/messages.hpp).
-  std::uint64_t executed = 0, looked_at = 0, controls = 0, messages = 0, message_bytes = 0;
-  bool is_over = false;  // it gets no more answers
+  std::uint64_t looked_at = 0, messages = 0, message_bytes = 0;
 
   // Begins with its requests. The frame becomes that of a reply which fits one datagram, as most do. REQUIRES: it is
   // longer than a frame.
@@ -52,8 +51,7 @@ struct UdpDatagram {
     write_udp_frame({request_id, 0, 1}, data);
     parser.emplace(options, clock);
     parser->begin(data[udp_frame_bytes]);
-    executed = looked_at = controls = messages = message_bytes = 0;
-    is_over = false;
+    looked_at = messages = message_bytes = 0;
   }
   std::string_view request() const noexcept { return {data + udp_frame_bytes, bytes - udp_frame_bytes}; }
 };

@@ -12,6 +12,13 @@ namespace tandem::net {
 namespace {
 // What an event's data names: nullptr is the wake-up, an odd address a UdpPort, an even one a Connection.
 constexpr std::uintptr_t udp_tag = 1;
+
+WorkOptions work_options(const State& state, const ConnectionLimits& limits) noexcept {
+  constexpr std::uint64_t bytes_per_key = 24;
+  return {.keys_input_bytes = bytes_per_key * device_batch_queries,
+          .turn_ticks = limits.turn_ticks(),
+          .controls_per_turn = state.options.requests_per_event};
+}
 }  // namespace
 
 Worker::Worker(State& state, ServerControl& control, UdpPorts udp)
@@ -20,12 +27,11 @@ Worker::Worker(State& state, ServerControl& control, UdpPorts udp)
       limits_(state, own_.counters, connections_),
       sender_(own_, connections_, limits_),
       streams_(own_, wakeup_, connections_, sender_),
-      responder_(own_, control, limits_, sender_, streams_),
-      batches_(own_),
-      lane_(own_, connections_, limits_, sender_, responder_, batches_),
-      frames_(own_, connections_, limits_, sender_, responder_, batches_, lane_),
-      dispatcher_(own_, batches_, lane_, frames_),
-      receiver_(own_, connections_, limits_, batches_, lane_, dispatcher_),
+      work_(*own_.context, state.protocol, own_.planner, own_.make_runner(), own_.meter, replies_,
+            work_options(state, limits_)),
+      responder_(own_, control, streams_, work_.output()),
+      replies_(own_, connections_, limits_, sender_, responder_, work_.output()),
+      receiver_(own_, connections_, limits_, work_),
       udp_(std::move(udp)) {
   connections_.watch_file(wakeup_.get(), EPOLLIN, nullptr);
   for (const auto& port : udp_) {
@@ -34,16 +40,14 @@ Worker::Worker(State& state, ServerControl& control, UdpPorts udp)
   }
 }
 
-Worker::~Worker() {
-  own_.runner.reset();  // waits for what is in flight, which refers to input that the other parts own
-}
+Worker::~Worker() = default;
 
 void Worker::run() {
   // Without timeouts there is nothing to do without an event.
   const int timeout_ms = limits_.has_timeouts() ? 1000 : -1;
   while (!own_.server.stopping.load(std::memory_order_acquire)) pass(timeout_ms);
-  while (own_.runner->in_flight() != 0) dispatcher_.answer_oldest();
-  streams_.send_last_events(responder_.output());
+  work_.finish();
+  streams_.send_last_events(work_.output());
   connections_.close_all(CloseReason::shutdown);
   end_pass();
 }
@@ -54,13 +58,12 @@ void Worker::begin_pass() noexcept {
   pass_begin_ = cycles_now();
   own_.server.engine.keep_time(pass_begin_);  // times to live count from it
   limits_.begin_pass(own_.pass, pass_begin_);
-  own_.meter.begin_pass();
-  batches_.begin_pass(pass_begin_);
   if (const std::uint32_t flags = own_.server.events.flags(); TD_UNLIKELY(flags != own_.recorder.flags())) {
     own_.recorder.set_flags(flags);
     own_.context->observer = (flags & ~EventLog::detail_flag) != 0 ? &own_.recorder : nullptr;
   }
-  dispatcher_.begin_pass();
+  // Clients that watch, or the log, are told of single requests.
+  work_.begin_pass(pass_begin_, own_.recorder.flags() != 0 || own_.is_verbose(2));
   receiver_.begin_pass();
 }
 
@@ -74,7 +77,7 @@ bool Worker::pass_udp() {
   begin_pass();
   const bool lucky = receiver_.receive(*udp_alone_) != 0;
   udp_luck_ = lucky ? std::min(udp_luck_ + 1, luck_max) : udp_luck_ - std::min(udp_luck_, luck_lost);
-  if (lucky) dispatcher_.run_all();
+  if (lucky) work_.end();
   end_pass();
   return lucky;
 }
@@ -87,12 +90,12 @@ bool Worker::has_datagrams() const noexcept {
 int Worker::patience_ms(bool has_input, int timeout_ms) const noexcept {
   constexpr unsigned looks_max = 1000;  // some hundred microseconds; a device that takes longer is polled rarely
   if (has_input) return 0;
-  if (TD_LIKELY(own_.runner->in_flight() == 0)) return timeout_ms;
+  if (TD_LIKELY(work_.in_flight() == 0)) return timeout_ms;
   return idle_looks_ < looks_max ? 0 : 1;
 }
 
 void Worker::pass(int timeout_ms) {
-  const bool in_flight = TD_UNLIKELY(own_.runner->in_flight() != 0);
+  const bool in_flight = TD_UNLIKELY(work_.in_flight() != 0);
   if (TD_UNLIKELY(udp_alone_ != nullptr) && !streams_.are_due() && !in_flight && pass_udp()) return;
   udp_alone_ = nullptr;
   udp_passes_ = 0;
@@ -100,11 +103,11 @@ void Worker::pass(int timeout_ms) {
   epoll_event events[events_per_pass];
   const int count = connections_.wait(events, events_per_pass, patience_ms(has_input, timeout_ms));
   if (TD_UNLIKELY(limits_.has_timeouts())) limits_.check_timeouts();
-  const bool answers = TD_UNLIKELY(in_flight) && batches_.has_answers();
+  const bool answers = TD_UNLIKELY(in_flight) && work_.answers_ready();
   if (count > 0 || has_input || answers) {
     idle_looks_ = 0;
     begin_pass();
-    while (TD_UNLIKELY(answers) && batches_.has_answers()) dispatcher_.answer_oldest();
+    while (TD_UNLIKELY(answers) && work_.answers_ready()) work_.answer_oldest();
     connections_.take_waiting(serving_);
     // New input first: connections that wait have had a share already.
     for (int i = 0; i < count; ++i) {
@@ -117,8 +120,8 @@ void Worker::pass(int timeout_ms) {
       if (TD_UNLIKELY(port->has_more)) receiver_.receive(*port);
     }
     if (count > 1 || connections_.has_waiting()) udp_alone_ = nullptr;
-    dispatcher_.run_all();
-    if (TD_UNLIKELY(streams_.are_due())) streams_.send(responder_.output());
+    work_.end();
+    if (TD_UNLIKELY(streams_.are_due())) streams_.send(work_.output());
   } else if (TD_UNLIKELY(in_flight)) {
     ++idle_looks_;
     yield_processor();
@@ -156,15 +159,14 @@ void Worker::serve(Connection& c) {
 }
 
 void Worker::end_pass() noexcept {
-  batches_.end_pass();
-  responder_.end_pass();
-  own_.meter.end_pass();
+  work_.end_pass();
+  if (TD_UNLIKELY(work_.output().capacity() > output_bytes_kept)) work_.output().release();
   limits_.end_pass();
   connections_.free_closed();
 }
 
 Worker::Buffers Worker::buffers() const noexcept {
-  const std::uint64_t arenas = own_.runner->count();
+  const std::uint64_t arenas = work_.runner().count();
   return {arenas + connections_.kept_inputs(),
           arenas * (input_arena_bytes + lane_padding_bytes) + connections_.kept_bytes(), connections_.kept_outputs()};
 }

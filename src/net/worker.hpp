@@ -1,9 +1,10 @@
 // A worker: one thread with an epoll loop that owns connections and runs the CPU pipeline over their requests.
 //
-// A pass: epoll_wait; every ready connection is received from once (RV) into one intake; the lane executes all of it,
-// strip by strip, and writes the replies to one output (PP to WR); then one send per connection (SD), from that output.
-// Nothing else enters the kernel: descriptors are registered once, and a worker without work sleeps outside any epoch.
-// worker_state.hpp lists the parts that do this; docs/threads.md says what other threads may touch.
+// A pass: epoll_wait; every ready connection is received from once (RV) into one intake of the work (work/work.hpp);
+// the lane executes all of it, strip by strip, and writes the replies to one output (PP to WR); then one send per
+// connection (SD), from that output. Nothing else enters the kernel: descriptors are registered once, and a worker
+// without work sleeps outside any epoch. worker_state.hpp lists the parts that do this; docs/threads.md says what other
+// threads may touch.
 //
 // With a device, an intake that the planner gives it is handed over when it is filled, and its replies are written in a
 // later pass. Meanwhile the worker serves other connections.
@@ -17,18 +18,16 @@
 #include <vector>
 
 #include "codec/protocol.hpp"
-#include "net/batches.hpp"
 #include "net/connection_limits.hpp"
 #include "net/connections.hpp"
-#include "net/dispatcher.hpp"
-#include "net/frame_stage.hpp"
-#include "net/lane_stage.hpp"
 #include "net/receiver.hpp"
+#include "net/replies.hpp"
 #include "net/responder.hpp"
 #include "net/sender.hpp"
 #include "net/streams.hpp"
 #include "net/udp_port.hpp"
 #include "net/worker_state.hpp"
+#include "work/work.hpp"
 
 namespace tandem::net {
 
@@ -67,6 +66,7 @@ class Worker final {
   // Calls f for every open connection, under the lock that adopting and closing take.
   void for_each_connection(const std::function<void(const Connection&)>& f) const;
   const UdpPorts& udp_ports() const noexcept { return udp_; }
+  Work& work() noexcept { return work_; }  // for tests; the worker's thread
 
  private:
   void begin_pass() noexcept;
@@ -88,11 +88,9 @@ class Worker final {
   ConnectionLimits limits_;
   Sender sender_;
   Streams streams_;
+  Work work_;
   Responder responder_;
-  Batches batches_;
-  LaneStage lane_;
-  FrameStage frames_;
-  Dispatcher dispatcher_;
+  Replies replies_;
   Receiver receiver_;
   std::uint64_t pass_begin_ = 0;      // ticks
   std::vector<Connection*> serving_;  // that have input left from earlier passes, of this pass

@@ -16,17 +16,17 @@
 
 #include "codec/udp.hpp"
 #include "device/sim/sim_device.hpp"
-#include "net/batches.hpp"
 #include "net/connection_limits.hpp"
 #include "net/connections.hpp"
 #include "net/control.hpp"
-#include "net/lane_stage.hpp"
+#include "net/replies.hpp"
 #include "net/responder.hpp"
 #include "net/sender.hpp"
 #include "net/streams.hpp"
 #include "net/udp_socket.hpp"
 #include "net/worker_state.hpp"
 #include "preset/preset.hpp"
+#include "work/work.hpp"
 
 namespace tandem::net::parts_test {
 
@@ -88,6 +88,10 @@ class Parts {
   UdpDatagram& datagram_of(const std::pair<Fd, std::unique_ptr<UdpPort>>& udp, std::string_view request) {
     return datagrams_of(udp, {request});
   }
+  // Has the datagram wait where it is.
+  void add(UdpDatagram& datagram) {
+    work.add_datagram(&datagram, *datagram.parser, datagram.data, datagram.bytes, true);
+  }
   // What has arrived.
   static std::string receive(const Fd& socket) {
     std::string all;
@@ -99,13 +103,10 @@ class Parts {
 
   // Has the input wait, in the arena, where the bytes behind it look like requests.
   void add(Connection& c, std::string_view bytes) {
-    InputArena& input = batches.input();
-    ASSERT_TRUE(input.has_room(bytes.size() + lane_padding_bytes));
-    char* const begin = input.room();
+    char* const begin = work.room(bytes.size());
     std::memcpy(begin, bytes.data(), bytes.size());
     std::memset(begin + bytes.size(), '\n', lane_padding_bytes);
-    input.take(bytes.size());
-    lane.wait(c, begin, begin + bytes.size(), 0);
+    work.add(&c, c.parser, bytes.size(), 0, c.fill != nullptr);
   }
   // The same, and it is answered.
   void ask(Connection& c, std::string_view bytes) {
@@ -113,9 +114,9 @@ class Parts {
     run();
   }
   void run() {
-    lane.run();
-    batches.input().reuse();
-    EXPECT_TRUE(responder.output().empty());
+    work.answer_here();
+    work.end_pass();
+    EXPECT_TRUE(work.output().empty());
   }
   static std::string kept(const Connection& c) { return {c.kept.data(), c.kept.size()}; }
   // Stores an item as a client that is served alone.
@@ -123,7 +124,8 @@ class Parts {
     const Client client = connect();
     const std::string input = "set " + std::string(key) + " 0 0 " + std::to_string(value.size()) + "\r\n" +
                               std::string(value) + "\r\n" + std::string(lane_padding_bytes, '\n');
-    lane.wait(client.connection, input.data(), input.data() + input.size() - lane_padding_bytes, 0);
+    work.lend(&client.connection, client.connection.parser, input.data(),
+              input.data() + input.size() - lane_padding_bytes);
     run();
     ASSERT_EQ(receive(client.socket), "STORED\r\n");
     connections.close(client.connection);
@@ -168,9 +170,15 @@ class Parts {
   ConnectionLimits limits{state_, worker.counters, connections, turn};
   Sender sender{worker, connections, limits};
   Streams streams{worker, wakeup_, connections, sender};
-  Responder responder{worker, control_, limits, sender, streams};
-  Batches batches{worker};
-  LaneStage lane{worker, connections, limits, sender, responder, batches};
+  Work work{*worker.context,
+            state_.protocol,
+            worker.planner,
+            worker.make_runner(),
+            worker.meter,
+            sink,
+            {.turn_ticks = limits.turn_ticks(), .controls_per_turn = state_.options.requests_per_event}};
+  Responder responder{worker, control_, streams, work.output()};
+  Replies sink{worker, connections, limits, sender, responder, work.output()};
 };
 
 }  // namespace tandem::net::parts_test

@@ -1,13 +1,12 @@
-// What all parts of one worker share: the store's context, the planner and runner of its batches, and what observes its
-// work. The parts are, each knowing only those before it:
+// What all parts of one worker share: the store's context, the planner, and what observes its work. The parts are, each
+// knowing only those before it:
 //
 //   Connections, ConnectionLimits   sockets and their life; what they may hold
 //   Sender                          SD: output to sockets
 //   Streams                         answers that are sent in pieces
-//   Responder, with Messages        the output, and answers to control commands
-//   Batches                         intakes from RV to SD, here or in flight
-//   LaneStage, FrameStage           PP to WR: answers by the lane, and by a device
-//   Dispatcher                      what answers an input: the lane, or a device before it
+//   Work (src/work)                 intakes from RV to SD, here or in flight, and what answers them: PP to WR
+//   Responder                       answers to control commands
+//   Replies, with Messages          the work's sink: what only a server does for its clients
 //   Receiver                        RV
 //   Worker                          the event loop
 //
@@ -17,18 +16,20 @@
 #include <memory>
 
 #include "net/counters.hpp"
-#include "net/meter.hpp"
 #include "net/recorder.hpp"
 #include "net/state.hpp"
 #include "pipeline/runner.hpp"
 #include "planner/planner.hpp"
+#include "work/meter.hpp"
 
 namespace tandem::net {
 
 struct WorkerState {
-  // `server` outlives the worker. Without memory that a device can read, the host runs all batches. Throws
-  // std::runtime_error (no context left).
+  // `server` outlives the worker. Throws std::runtime_error (no context left).
   explicit WorkerState(State& server);
+
+  // For the worker's Work. Without memory that a device can read, the host answers all.
+  std::unique_ptr<Runner> make_runner();
 
   Heap& heap() const noexcept { return server.engine.shared().heap; }
   const Clock& clock() const noexcept { return server.engine.shared().clock; }
@@ -40,8 +41,7 @@ struct WorkerState {
   NetCounters counters;
   Recorder recorder;
   Meter meter;
-  std::unique_ptr<Runner> runner;  // each intake has the batch of one of its flights
-  std::uint64_t pass = 0;          // number of the present pass
+  std::uint64_t pass = 0;  // number of the present pass
 };
 
 }  // namespace tandem::net

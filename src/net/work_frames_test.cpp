@@ -1,6 +1,4 @@
 // Streams that a device answers, without an event loop: which of them one run answers whole, and how its replies leave.
-#include "net/frame_stage.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -8,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "net/dispatcher.hpp"
 #include "net/worker_parts_fixture.hpp"
 
 namespace tandem::net::parts_test {
@@ -17,7 +14,7 @@ namespace {
 class Framing : public testing::Test, public Parts {
  protected:
   Framing() : Parts(std::make_shared<SimDevice>(SimOptions{}), std::uint64_t{16} << 20) {
-    worker.runner->set_patience(std::chrono::hours(1));
+    work.runner().set_patience(std::chrono::hours(1));
   }
   struct Asked {
     const Client& client;
@@ -28,18 +25,15 @@ class Framing : public testing::Test, public Parts {
   using Parts::ask;
   void ask(const std::vector<Asked>& all) {
     for (;;) {
-      dispatcher.begin_pass();
+      work.begin_pass(cycles_now());
       for (const auto& [client, input] : all) add(client.connection, input);
-      dispatcher.run_all();
-      if (worker.runner->in_flight() != 0) break;
+      work.end();
+      if (work.runner().in_flight() != 0) break;
       for (const auto& [client, input] : all) static_cast<void>(receive(client.socket));
     }
-    while (!batches.has_answers()) std::this_thread::yield();
+    while (!work.answers_ready()) std::this_thread::yield();
   }
   std::uint64_t whole() const { return worker.counters.device_streams.get(); }
-
-  FrameStage frames{worker, connections, limits, sender, responder, batches, lane};
-  Dispatcher dispatcher{worker, batches, lane, frames};
 };
 
 TEST_F(Framing, AStreamThatOneRunAnswersIsSentWhole) {
@@ -47,7 +41,7 @@ TEST_F(Framing, AStreamThatOneRunAnswersIsSentWhole) {
   store("b", "22");
   const Client first = connect(), mixed = connect(), last = connect();
   ask({{first, "get a\r\nget b\r\n"}, {mixed, "get a\r\nset c 0 0 1\r\nx\r\nget b\r\n"}, {last, "get b\r\n"}});
-  dispatcher.answer_oldest();
+  work.answer_oldest();
   EXPECT_EQ(receive(first.socket), hit("a", "1") + "END\r\n" + hit("b", "22") + "END\r\n");
   EXPECT_EQ(receive(mixed.socket), hit("a", "1") + "END\r\nSTORED\r\n" + hit("b", "22") + "END\r\n");
   EXPECT_EQ(receive(last.socket), hit("b", "22") + "END\r\n");
@@ -60,7 +54,7 @@ TEST_F(Framing, AMissThatIsNotFinalLeavesOtherStreamsWhole) {
   const Client first = connect(), misses = connect(), last = connect();
   ask({{first, "get a\r\n"}, {misses, "get a\r\nget new\r\n"}, {last, "get a\r\nget a\r\n"}});
   store("new", "2");
-  dispatcher.answer_oldest();
+  work.answer_oldest();
   EXPECT_EQ(receive(first.socket), hit("a", "1") + "END\r\n");
   EXPECT_EQ(receive(misses.socket), hit("a", "1") + "END\r\n" + hit("new", "2") + "END\r\n");
   EXPECT_EQ(receive(last.socket), times(2, hit("a", "1") + "END\r\n"));
@@ -75,13 +69,13 @@ TEST_F(Framing, WhatASocketDoesNotTakeOfAWholeStreamIsSentLater) {
   const int bytes = 4096;
   ASSERT_EQ(setsockopt(slow.connection.fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes), 0);
   ask({{slow, times(300, "get v\r\n")}, {next, "get v\r\n"}});
-  dispatcher.answer_oldest();
+  work.answer_oldest();
   EXPECT_EQ(whole(), 2u);
   EXPECT_EQ(receive(next.socket), hit("v", value) + "END\r\n");
   ASSERT_TRUE(slow.connection.is_blocked());
   // Answers to `next` are written where those to `slow` were.
   ask({{next, times(300, "get w\r\n")}});
-  dispatcher.answer_oldest();
+  work.answer_oldest();
   EXPECT_EQ(receive(next.socket), times(300, "END\r\n"));
   std::string all = receive(slow.socket);
   EXPECT_FALSE(all.empty());
@@ -99,13 +93,13 @@ TEST_F(Framing, WhatASocketDoesNotTakeOfLentRepliesIsSentLater) {
   ASSERT_EQ(setsockopt(slow.connection.fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes), 0);
   const std::string set = "set c 0 0 1\r\nx\r\n";
   ask({{slow, times(4, gets + set)}, {next, "get v\r\n" + set + "delete c\r\nget v\r\n"}});
-  dispatcher.answer_oldest();
+  work.answer_oldest();
   EXPECT_EQ(whole(), 0u);
   EXPECT_EQ(receive(next.socket),
             times(1, hit("v", value) + "END\r\nSTORED\r\nDELETED\r\n" + hit("v", value) + "END\r\n"));
   ASSERT_TRUE(slow.connection.is_blocked());
   ask({{next, times(300, "get w\r\n")}});
-  dispatcher.answer_oldest();
+  work.answer_oldest();
   EXPECT_EQ(receive(next.socket), times(300, "END\r\n"));
   std::string all = receive(slow.socket);
   while (!sender.drain(slow.connection)) all += receive(slow.socket);
@@ -120,7 +114,7 @@ TEST_F(Framing, WhatTheLaneLeavesGoesBehindLentReplies) {
   store("v", value);
   const Client client = connect();
   ask({{client, "set c 0 0 1\r\nx\r\n" + times(60, "get v\r\n") + "delete c\r\nget v\r\n"}});
-  dispatcher.answer_oldest();
+  work.answer_oldest();
   EXPECT_EQ(receive(client.socket), "STORED\r\n" + replies + "DELETED\r\n" + hit("v", value) + "END\r\n");
 }
 
@@ -130,7 +124,7 @@ TEST_F(Framing, AValuePinnedBehindLentRepliesIsUnpinned) {
   store("large", large);
   const Client client = connect();
   ask({{client, times(60, "get v\r\n") + "get large\r\n"}});
-  dispatcher.answer_oldest();
+  work.answer_oldest();
   EXPECT_EQ(whole(), 0u);
   EXPECT_EQ(receive(client.socket), replies + hit("large", large) + "END\r\n");
   EXPECT_FALSE(worker.heap().has_pins());

@@ -1,10 +1,10 @@
-#include "net/meter.hpp"
+#include "work/meter.hpp"
 
 #include <algorithm>
 
 #include "codec/command.hpp"
 
-namespace tandem::net {
+namespace tandem {
 namespace {
 
 constexpr std::size_t sampled_keys_max = 2048;
@@ -41,23 +41,25 @@ void Meter::end_sample() noexcept {
   sampled_ = false;
 }
 
-void Meter::record_lane(Intake& in, std::span<const LaneWait> waits) noexcept {
+void Meter::record(Intake& in) noexcept {
   const std::uint64_t now = cycles_now();
   const bool slow = is_slow(in, now);
   if (TD_UNLIKELY(in.sampled || slow)) {
     const std::uint64_t each = slow ? 1 : Sampler::mean;
-    const auto record = [&](const LaneWait& wait, Command command, std::uint64_t count) {
-      const std::uint64_t from = wait.waits_since != 0 ? wait.waits_since : in.begin;
-      const std::uint64_t to = wait.sent_at != 0 ? wait.sent_at : now;
+    const auto record = [&](const Asker& asker, Command command, std::uint64_t count) {
+      const std::uint64_t from = asker.waits_since != 0 ? asker.waits_since : in.begin;
+      const std::uint64_t to = asker.sent_at != 0 ? asker.sent_at : now;
       latency_.of(command).record(to > from ? to - from : 0, count * each);
     };
-    for (const LaneWait& wait : waits) {
-      for (std::size_t i = 0; i < lane_command_count; ++i) {
-        if (wait.commands[i] != 0) record(wait, command_of_lane[i], wait.commands[i]);
+    for (const auto* const askers : {&in.whole, &in.askers}) {
+      for (const Asker& asker : *askers) {
+        for (std::size_t i = 0; i < lane_command_count; ++i) {
+          if (asker.commands[i] != 0) record(asker, command_of_lane[i], asker.commands[i]);
+        }
       }
     }
     for (const LaneRow& row : in.rows)
-      record(waits[row.segment], command_of(row.opcode, row.mode, row.options, row.with_cas), 1);
+      record(in.askers[row.segment], command_of(row.opcode, row.mode, row.options, row.with_cas), 1);
   }
   in.restart_clock(now);
 }
@@ -75,4 +77,4 @@ void Meter::draw_keys() noexcept {
   lane_keys_.clear();
 }
 
-}  // namespace tandem::net
+}  // namespace tandem

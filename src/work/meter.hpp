@@ -1,25 +1,24 @@
-// What a worker measures of its own work (docs/monitoring.md): the cycles of the tasks that it runs itself (RV, PP,
-// SD), latencies of commands, and the most requested keys. One pass in Sampler::mean is sampled: its tasks are timed.
+// What a thread measures of its own work (docs/monitoring.md): the cycles of the tasks outside the lane (RV, SD) and of
+// PP, latencies of commands, and the most requested keys. One pass in Sampler::mean is sampled: its tasks are timed.
 //
-// Thread safety: the worker's thread, except for latency() and hot_keys(): any thread may read their results.
+// Thread safety: the thread of the work, except for latency() and hot_keys(): any thread may read their results.
 #pragma once
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string_view>
 #include <vector>
 
 #include "base/key_sample.hpp"
 #include "base/platform.hpp"
 #include "base/ticks.hpp"
-#include "net/intake.hpp"
 #include "observe/hot_keys.hpp"
 #include "observe/latency.hpp"
 #include "plan/task.hpp"
 #include "task/context.hpp"
+#include "work/intake.hpp"
 
-namespace tandem::net {
+namespace tandem {
 
 class Meter {
  public:
@@ -59,9 +58,8 @@ class Meter {
     std::uint64_t begin_ = 0;
   };
 
-  // The intake's commands are answered: records their latencies, if it is sampled or slow. Restarts
-  // its clock.
-  void record_lane(Intake& in, std::span<const LaneWait> waits) noexcept;
+  // The intake's commands are answered: records their latencies, if it is sampled or slow. Restarts its clock.
+  void record(Intake& in) noexcept;
   // Where keys are put for record_keys(); nullptr: the intake's keys are not sampled. They are views of its input.
   KeySample* keys_of(const Intake& in) noexcept {
     return TD_UNLIKELY(in.sampled) && hot_keys_ != nullptr ? &lane_keys_ : nullptr;
@@ -93,4 +91,4 @@ class Meter {
   std::unique_ptr<HotKeyCounter> hot_keys_;
 };
 
-}  // namespace tandem::net
+}  // namespace tandem

@@ -1,14 +1,15 @@
-// A stretch of a worker's Output: one connection's replies, or one UDP reply.
+// A stretch of an Output: the replies to a stream, or one message to a datagram.
 #pragma once
-#include <sys/uio.h>
-
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
 #include "codec/output.hpp"
+#include "lane/lane.hpp"
 
-namespace tandem::net {
+namespace tandem {
+
+// Output is sent at the latest when a strip ends with so much of it (pinned values counted).
+inline constexpr std::size_t output_flush_bytes = 256 * 1024;
 
 struct OutputRange {
   const Output* output;
@@ -42,4 +43,15 @@ struct OutputRange {
   }
 };
 
-}  // namespace tandem::net
+// Where the lane has put a segment's replies.
+inline OutputRange range_of(const LaneSegment& segment, const Output& output) noexcept {
+  return {&output, segment.output_begin, segment.output_end, segment.externals_begin, segment.externals_end};
+}
+
+// Keys of the line are left.
+inline bool is_within_line(const LaneSegment& segment) noexcept {
+  return segment.rest != segment.end && !segment.binary && !segment.parser->begins_command() &&
+         segment.rest[-1] != '\n';
+}
+
+}  // namespace tandem

@@ -1,5 +1,5 @@
 // The lane of a pass without an event loop: what it answers, what it leaves, and the order of both.
-#include "net/lane_stage.hpp"
+#include "net/replies.hpp"
 
 #include <gtest/gtest.h>
 
@@ -16,9 +16,9 @@
 namespace tandem::net::parts_test {
 namespace {
 
-struct LaneStaging : testing::Test, Parts {};
+struct Answering : testing::Test, Parts {};
 
-TEST_F(LaneStaging, WhatTheLaneLeavesIsAnsweredBehindItsReplies) {
+TEST_F(Answering, WhatTheLaneLeavesIsAnsweredBehindItsReplies) {
   store("a", "1");
   const Client plain = connect(), mixed = connect(), half = connect();
   add(plain.connection, "get a\r\nget b\r\n");
@@ -33,10 +33,10 @@ TEST_F(LaneStaging, WhatTheLaneLeavesIsAnsweredBehindItsReplies) {
   EXPECT_EQ(kept(half.connection), "set a 0 0 5\r\nab");
   EXPECT_FALSE(half.connection.resumes);
   EXPECT_EQ(half.connection.state.load(), ConnectionState::keeping);
-  EXPECT_TRUE(batches.in().empty());
+  EXPECT_TRUE(work.in().empty());
 }
 
-TEST_F(LaneStaging, AConnectionThatQuitsIsClosedAfterItsReplies) {
+TEST_F(Answering, AConnectionThatQuitsIsClosedAfterItsReplies) {
   const Client client = connect();
   ask(client.connection, "get a\r\nquit\r\nget a\r\n");
   EXPECT_EQ(receive(client.socket), "END\r\n");
@@ -45,7 +45,7 @@ TEST_F(LaneStaging, AConnectionThatQuitsIsClosedAfterItsReplies) {
 }
 
 // When the output is full it is sent. A connection that does not read is blocked then; those behind it are answered.
-TEST_F(LaneStaging, AFullOutputBlocksTheConnectionThatDoesNotRead) {
+TEST_F(Answering, AFullOutputBlocksTheConnectionThatDoesNotRead) {
   const std::string value(8000, 'v'), reply = hit("v", value) + "END\r\n";
   store("v", value);
   const Client full = connect(), next = connect(), last = connect();
@@ -65,18 +65,19 @@ TEST_F(LaneStaging, AFullOutputBlocksTheConnectionThatDoesNotRead) {
   EXPECT_TRUE(all == times(300 - left, reply)) << all.size();
 }
 
-TEST_F(LaneStaging, MakesRowsOfAllWhileClientsWatch) {
+TEST_F(Answering, MakesRowsOfAllWhileClientsWatch) {
   store("a", "1");
   const Client client = connect();
   add(client.connection, "get a b\r\nset a 0 0 1\r\n2\r\nget a\r\n");
   worker.recorder.set_flags(EventLog::detail_flag);
+  work.begin_pass(cycles_now(), true);
   const std::uint64_t rows = worker.context->tasks.queries_total.get();
   run();
   EXPECT_EQ(receive(client.socket), hit("a", "1") + "END\r\nSTORED\r\n" + hit("a", "2") + "END\r\n");
   EXPECT_EQ(worker.context->tasks.queries_total.get() - rows, 4u);
 }
 
-TEST_F(LaneStaging, GoesOnWithinACommand) {
+TEST_F(Answering, GoesOnWithinACommand) {
   const Client client = connect();
   add(client.connection, "set v 0 0 5\r\nab");
   run();
@@ -91,13 +92,10 @@ TEST_F(LaneStaging, GoesOnWithinACommand) {
 
 // --- datagrams
 
-struct LaneDatagrams : LaneStaging {
-  void wait_for_lane(UdpDatagram& datagram) {
-    lane.wait(datagram, datagram.data + udp_frame_bytes, datagram.data + datagram.bytes);
-  }
+struct LaneDatagrams : Answering {
   UdpDatagram& run_one(std::string_view request) {
     UdpDatagram& datagram = datagram_of(udp, request);
-    wait_for_lane(datagram);
+    add(datagram);
     run();
     return datagram;
   }
@@ -161,7 +159,7 @@ TEST_F(LaneDatagrams, ManyInOneRun) {
   for (int i = 0; i < 12; ++i) {
     ports.push_back(connect_udp());
     UdpDatagram& datagram = datagram_of(ports.back(), requests[static_cast<std::size_t>(i) % 4]);
-    wait_for_lane(datagram);
+    add(datagram);
   }
   run();
   const std::string end = "END\r\n", frame("\0\7\0\0\0\1\0\0", 8), all = frame + expected + end;
@@ -194,7 +192,6 @@ TEST_F(LaneDatagrams, ATooLongMessageEndsItsDatagram) {
     const std::uint64_t before = worker.context->counters.cmd_get.get() + worker.context->counters.cmd_touch.get(),
                         drops = dropped();
     const UdpDatagram& datagram = run_one(request);
-    EXPECT_TRUE(datagram.is_over);
     EXPECT_EQ(datagram.messages, request.starts_with("mn") ? 1u : 0u);
     EXPECT_EQ(dropped(), drops + 1);
     EXPECT_LT(worker.context->counters.cmd_get.get() + worker.context->counters.cmd_touch.get() - before, 600u);
@@ -208,7 +205,6 @@ TEST_F(LaneDatagrams, ADatagramOfEmptyLinesHasItsShare) {
   const std::uint64_t share = worker.server.options.requests_per_event * queries_per_request_of_event;
   const UdpDatagram& lines = run_one(times(40'000, "\n"));
   EXPECT_EQ(lines.messages, share);
-  EXPECT_TRUE(lines.is_over);
   const UdpDatagram& controls = run_one(times(100, "verbosity 0\r\n"));
   EXPECT_EQ(controls.messages, worker.server.options.requests_per_event);
   receive(udp.first);
@@ -239,7 +235,7 @@ TEST_F(LaneDatagrams, KeepTheOrderOfTheirReceipt) {
     datagrams_of(udp, requests);
     for (unsigned i = 0; i < requests.size(); ++i) {
       UdpDatagram& datagram = udp.second->datagram(i);
-      wait_for_lane(datagram);
+      add(datagram);
     }
     run();
     std::string all;
