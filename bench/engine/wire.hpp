@@ -69,7 +69,10 @@ class WireDriver final : private Sink {
   // The same; their latencies are not recorded.
   Answered finish_untimed();
   // Appends replies also to `*replies`, from the sink, in the order of the requests; nullptr: does not.
-  void keep_replies(std::string* replies) noexcept { kept_ = replies; }
+  void keep_replies(std::string* replies) noexcept {
+    kept_ = replies;
+    planner_.set_reports(replies == nullptr);  // what is verified waits for each batch
+  }
   const ReplySink& sink() const noexcept { return sink_; }
   // Whether each of a batch's connections is a client of the sink, by its number in the batch. Else all that is sent is
   // client 0's: datagrams leave by one port, and dispatch answers a batch as one.

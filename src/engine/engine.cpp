@@ -65,9 +65,8 @@ IndexOptions index_options(const EngineOptions& o, const IndexKindRow& kind, Rep
 EngineOptions checked(EngineOptions o) {
   if (o.memory_bytes < 4 * page_bytes || o.memory_bytes > memory_bytes_limit)
     throw std::invalid_argument("the memory limit must be from 4 MiB to 128 GiB");
-  if (o.item_bytes_max < 1024 || o.item_bytes_max > std::uint64_t{1} << 30) {
+  if (o.item_bytes_max < 1024 || o.item_bytes_max > std::uint64_t{1} << 30)
     throw std::invalid_argument("the largest item must be between 1 KiB and 1 GiB");
-  }
   if (o.item_bytes_max > o.memory_bytes / 2)
     throw std::invalid_argument("the largest item must not exceed half of the memory limit");
   if (o.eviction != "clock" && o.eviction != "s3-fifo") throw std::invalid_argument("eviction is by clock or s3-fifo");
@@ -94,10 +93,8 @@ EngineOptions checked(EngineOptions o) {
 
 EngineOptions completed(EngineOptions o) {
   if (o.hash_seed == 0) o.hash_seed = random_seed();
-  if (o.devices.size() > 1 && o.device_values.bytes != 0) {
-    o.device_values.bytes = 0;
-    if (o.warn) o.warn("several GPUs only search: they get no copies of items");
-  }
+  if (o.devices.size() > 1 && std::exchange(o.device_values.bytes, 0) != 0 && o.warn)
+    o.warn("several GPUs only search: they get no copies of items");
   return o;
 }
 

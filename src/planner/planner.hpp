@@ -73,14 +73,19 @@ class Planner {
   // That has been done since the beginning, or since the last call. waits: a device has batches of this thread.
   // REQUIRES: is_steered().
   void end(std::uint64_t ticks, const Work& work, bool waits) noexcept {
-    board_->queries[option_].add(work.queries - work_.queries);
-    board_->ticks[option_].add(ticks > begun_ ? ticks - begun_ : 0);
-    board_->sets.add(work.sets - work_.sets);
-    board_->bytes.add(work.bytes - work_.bytes);
+    if (TD_LIKELY(reports_)) {
+      board_->queries[option_].add(work.queries - work_.queries);
+      board_->ticks[option_].add(ticks > begun_ ? ticks - begun_ : 0);
+      board_->sets.add(work.sets - work_.sets);
+      board_->bytes.add(work.bytes - work_.bytes);
+    }
     work_ = work;
     waits_ = waits;
     begun_ = ended_ = ticks;
   }
+
+  // False: what is done from now on is no load that comes again.
+  void set_reports(bool reports) noexcept { reports_ = reports; }
 
   // For a batch of `queries` queries.
   const Plan& plan_for(std::uint32_t queries) const noexcept {
@@ -109,7 +114,7 @@ class Planner {
   std::uint8_t option_ = Steering::host_beside;
   Work work_{};
   std::uint64_t begun_ = 0, ended_ = 0;
-  bool waits_ = false;
+  bool waits_ = false, reports_ = true;
 };
 
 }  // namespace tandem

@@ -58,7 +58,10 @@ class Work final : LaneOwner {
   // Room for so many bytes of input and the lane's padding, at a cache line's begin; makes it by answering what was
   // received before. REQUIRES: bytes <= the arena's, less the padding.
   char* room(std::size_t bytes) {
-    if (TD_UNLIKELY(!input().has_room(bytes + lane_padding_bytes) || !has_place() || is_full_of_keys())) empty_input();
+    if (TD_UNLIKELY(!input().has_room(bytes + lane_padding_bytes) || !has_place() || is_full_of_keys())) {
+      empty_input();
+      TD_ASSERT(input().has_room(bytes + lane_padding_bytes));
+    }
     return input().room();
   }
   // Has a stream's input wait, of so many bytes at the last room(). waits_since: when it was received, if not in this
