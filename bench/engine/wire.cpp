@@ -192,6 +192,9 @@ void WireDriver::end_run(std::uint64_t /*queries*/, std::uint64_t /*metas*/) {
 
 void WireDriver::answered_all(Intake& in) {
   if (TD_UNLIKELY(executes_parcels_)) return;
+  const auto has_rest = [](const LaneSegment& s) { return s.frame != nullptr && s.rest != s.end; };
+  if (TD_UNLIKELY(std::ranges::any_of(in.segments, has_rest)))
+    throw std::runtime_error("the parser refused a datagram of the benchmark");
   answered_.queries += in.queries;
   record_latency(in.begin, in.queries);
   if (TD_LIKELY(kept_ == nullptr)) return;

@@ -91,17 +91,15 @@ EngineOptions checked(EngineOptions o) {
   return o;
 }
 
-EngineOptions completed(EngineOptions o) {
+EngineOptions with_seed(EngineOptions o) {
   if (o.hash_seed == 0) o.hash_seed = random_seed();
-  if (o.devices.size() > 1 && std::exchange(o.device_values.bytes, 0) != 0 && o.warn)
-    o.warn("several GPUs only search: they get no copies of items");
   return o;
 }
 
 }  // namespace
 
 Engine::Engine(const EngineOptions& options)
-    : options_(completed(checked(options))),
+    : options_(with_seed(checked(options))),
       kind_(index_kind_named(options_.index_kind)),
       budget_(options_.memory_bytes),
       epochs_(epochs_for(options_)),

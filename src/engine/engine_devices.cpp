@@ -10,6 +10,8 @@ namespace tandem {
 // An unusable device is logged; the other devices cannot be used without it.
 void Engine::open_devices() {
   std::vector<Scheduler*> schedulers;
+  if (options_.devices.size() > 1 && options_.device_values.bytes != 0 && options_.warn)
+    options_.warn("several GPUs only search: they get no copies of items");
   if (may_rest(options_))
     steering_.emplace(has_copies(options_) ? UpkeepLevel::items : UpkeepLevel::index, options_.controller);
   for (const auto& device : options_.devices) {

@@ -20,11 +20,12 @@ inline std::uint32_t shard_bits_of(const EngineOptions& o) {
   return o.devices.empty() ? 0 : static_cast<std::uint32_t>(std::bit_width(o.devices.size()) - 1);
 }
 
+// Several devices only search: no plan reads copies there.
 inline bool has_copies(const EngineOptions& o) {
-  return !o.devices.empty() && !o.index_on_device && o.device_values.bytes != 0;
+  return o.devices.size() == 1 && !o.index_on_device && o.device_values.bytes != 0;
 }
 inline ReplicaLogOptions log_options(const EngineOptions& o, DirtyMap* dirty) {
-  return {.ring_granules = o.device_values.bytes != 0 ? 1u << 13 : 0, .shard_bits = shard_bits_of(o), .dirty = dirty};
+  return {.ring_granules = has_copies(o) ? 1u << 13 : 0, .shard_bits = shard_bits_of(o), .dirty = dirty};
 }
 
 // The store's part on one device: a replica of its shard of the index, or the shard itself. Its scheduler is destroyed
@@ -39,9 +40,10 @@ struct Engine::OnDevice {
       table = own.get();
       side = std::move(own);
     } else {
-      side = std::make_unique<Replica>(on, dynamic_cast<FollowedIndex&>(*engine.index_), *engine.replica_log_,
-                                       engine.epochs_, ReplicaOptions{.images = o.device_values, .shard = shard},
-                                       &*engine.heap_);
+      side = std::make_unique<Replica>(
+          on, dynamic_cast<FollowedIndex&>(*engine.index_), *engine.replica_log_, engine.epochs_,
+          ReplicaOptions{.images = has_copies(o) ? o.device_values : ReplicaImagesOptions{}, .shard = shard},
+          &*engine.heap_);
       if (o.scheduler.queries_min == 0)
         round_trip.emplace(on, dynamic_cast<FollowedIndex&>(*engine.index_), engine.epochs_);
       schedule(engine, shard);
@@ -69,7 +71,7 @@ struct Engine::OnDevice {
       options.steer = [&engine](const DeviceWork& work, std::chrono::steady_clock::time_point now) {
         return engine.steering_->steer(work, now);
       };
-      if (engine.options_.device_values.bytes != 0) {
+      if (has_copies(engine.options_)) {
         options.rewrites = &engine.shared_->rewrites;
         options.epochs = &engine.epochs_;
       }

@@ -50,7 +50,6 @@ class Messages {
   // A connection's requests were executed meanwhile: that is not the datagrams' time.
   void restart_time() noexcept { limits_.restart_datagrams(); }
 
-  bool empty() const noexcept { return messages_.empty(); }
   // Sends what was kept. The caller clears the output.
   void send();
 

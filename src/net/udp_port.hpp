@@ -53,7 +53,6 @@ struct UdpDatagram {
     parser->begin(data[udp_frame_bytes]);
     looked_at = messages = message_bytes = 0;
   }
-  std::string_view request() const noexcept { return {data + udp_frame_bytes, bytes - udp_frame_bytes}; }
 };
 
 // One command's reply to a datagram: a stretch of a worker's Output. Its first udp_frame_bytes are the frame that it

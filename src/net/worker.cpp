@@ -27,12 +27,12 @@ Worker::Worker(State& state, ServerControl& control, UdpPorts udp)
       limits_(state, own_.counters, connections_),
       sender_(own_, connections_, limits_),
       streams_(own_, wakeup_, connections_, sender_),
+      udp_(std::move(udp)),
       work_(*own_.context, state.protocol, own_.planner, own_.make_runner(), own_.meter, replies_,
             work_options(state, limits_)),
       responder_(own_, control, streams_, work_.output()),
       replies_(own_, connections_, limits_, sender_, responder_, work_.output()),
-      receiver_(own_, connections_, limits_, work_),
-      udp_(std::move(udp)) {
+      receiver_(own_, connections_, limits_, work_) {
   connections_.watch_file(wakeup_.get(), EPOLLIN, nullptr);
   for (const auto& port : udp_) {
     connections_.watch_file(port->fd(), EPOLLIN | EPOLLET,

@@ -88,6 +88,7 @@ class Worker final {
   ConnectionLimits limits_;
   Sender sender_;
   Streams streams_;
+  const UdpPorts udp_;  // devices may read their datagrams until the work ends
   Work work_;
   Responder responder_;
   Replies replies_;
@@ -101,7 +102,6 @@ class Worker final {
   unsigned udp_luck_ = 0;         // of receiving without asking
   unsigned udp_passes_ = 0;       // since epoll was asked
   std::uint64_t udp_since_ = 0;   // ticks
-  const UdpPorts udp_;
 };
 
 }  // namespace tandem::net

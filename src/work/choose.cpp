@@ -21,6 +21,7 @@ void Work::choose_for_pass() noexcept {
 }
 
 void Work::end_beside_device() {
+  sink_.begin_run(cycles_now());
   if (!ask()) {
     if (options_.in_order) finish();
     answer_here();
@@ -144,8 +145,9 @@ void Work::send_whole_answers() {
     const Meter::Timed timed(meter_, Task::send);
     has_messages_ = has_messages_ || asker.frame != nullptr;
     sink_.send_whole(in_.whole.back(), {runner_->reply(run), run.reply_bytes});
-    if (TD_UNLIKELY(meter_.sampled())) in_.whole.back().sent_at = cycles_now();
   }
+  const std::uint64_t sent_at = cycles_now();
+  for (Asker& asker : in_.whole) asker.sent_at = sent_at;
   in_.segments.resize(left);
   in_.askers.resize(left);
   meter_.record_keys();  // all of them are in the arena

@@ -56,7 +56,7 @@ void Work::send_rest(const LaneSegment& segment, Asker& asker) {
     if (TD_UNLIKELY(meter_.sampled())) asker.sent_at = cycles_now();
     return;
   }
-  if (has_messages_) flush();
+  if (std::exchange(has_messages_, false)) sink_.flush();
   if (open_ == &segment && goes_on(segment, asker)) return;
   if (open_ == &segment) drop_open_message();
   output_.clear();

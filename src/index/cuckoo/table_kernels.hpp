@@ -10,6 +10,7 @@
 
 #include "base/fingerprint.hpp"
 #include "device/device.hpp"
+#include "heap/item.hpp"
 #include "index/cuckoo/cell.hpp"
 
 namespace tandem {
