@@ -1,6 +1,7 @@
 // What the lane has left of the segments: commands that are executed alone, and large values.
 #include <cstring>
 #include <span>
+#include <utility>
 
 #include "codec/udp.hpp"
 #include "work/work.hpp"
