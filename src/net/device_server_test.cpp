@@ -131,7 +131,7 @@ TEST(DeviceServer, WithPresetAutoSmallBatchesStayWithTheHost) {
   EXPECT_EQ(c.stat("gpu:queries", "gpu"), 0u);
   const auto gpu = c.stats("gpu");
   EXPECT_GT(std::stod(gpu.at("gpu:round_trip_us")), 10'000.0);
-  EXPECT_GE(c.stat("gpu:queries_min", "gpu"), 512u);
+  EXPECT_EQ(gpu.at("gpu:queries_min"), "never");  // a simulated device is no faster than a host
 }
 
 // A client that asks for little stays with the host, another with the device, over the same keys.
