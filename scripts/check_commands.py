@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Fails if a command of clients is named in more than six files of the server. Commands are the rows of TD_COMMANDS in
-src/query/opcode.hpp; a file names one by its name on the wire in a string, or by its own enumerator of Command, of
-the kinds of reply, or of the binary protocol's opcodes. Comments, tests, benchmarks and fuzz targets do not count,
-nor does what is a client itself (src/cli) or names another program's metrics. `--list` prints the files of every
-command. `--self-test` plants a seventh file and expects it to be found."""
+src/query/opcode.hpp; a file names one by its name on the wire in a string, or by its own enumerator of Command, of the
+kinds of reply, or of the binary protocol's opcodes. Comments, tests, benchmarks and fuzz targets do not count, nor does
+what is a client itself (src/cli, src/options, src/process) or names another program's metrics. `--list` prints the
+files of every command. `--self-test` plants a seventh file and expects it to be found."""
 
 import argparse
 import re
@@ -17,7 +17,7 @@ FILES_MAX = 6
 ROW = re.compile(r'^  X\((\w+), "([a-z_]+)", Form::(?!none)(\w+)', re.MULTILINE)
 ROWS_MIN = 30
 APART = re.compile(
-    r"_(?:test|bench|fuzz)(?:_|\.)|_(?:fixture|harness|contract|witness)\.|^src/(?:cli|cluster)/|/exporter_metrics\."
+    r"_(?:test|bench|fuzz)(?:_|\.)|_(?:fixture|harness|contract|witness)\.|^src/(?:cli|options|process|cluster)/|/exporter_metrics\."
 )
 # A word behind a command's name, as in `config get`, is no command.
 SUBCOMMAND = re.compile(r'words_?\[[1-9]\] [!=]= "\w+"')

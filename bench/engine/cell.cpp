@@ -197,10 +197,10 @@ Json load_run(const EngineSettings& settings, const workload::Spec& spec, const 
 
 namespace {
 
-class Cell {
+class CellRun {
  public:
-  Cell(const EngineSettings& settings, const std::vector<workload::Spec>& specs, LoadedStore& store, Json& document,
-       const EngineHooks& hooks)
+  CellRun(const EngineSettings& settings, const std::vector<workload::Spec>& specs, LoadedStore& store, Json& document,
+          const EngineHooks& hooks)
       : settings_(settings), specs_(specs), store_(store), document_(document), hooks_(hooks) {
     say("drawing the requests");
     tapes_ = make_tapes(settings, specs, store, false);
@@ -332,7 +332,7 @@ class Cell {
 
 Json run_cell(const EngineSettings& settings, const std::vector<workload::Spec>& specs, LoadedStore& store,
               Json& document, const EngineHooks& hooks) {
-  return Cell(settings, specs, store, document, hooks).run();
+  return CellRun(settings, specs, store, document, hooks).run();
 }
 
 }  // namespace tandem::bench
