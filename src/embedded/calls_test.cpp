@@ -19,6 +19,9 @@
 namespace tandem {
 namespace {
 
+[[maybe_unused]] const testing::Environment* const lanes_of_test = testing::AddGlobalTestEnvironment(
+    new LanesOfTest([](std::string_view name) { return lane::ops_named(name) != nullptr; }));
+
 struct Answer {
   std::size_t number;
   Code code;
