@@ -195,7 +195,7 @@ def test_make_build_builds_what_is_installed() -> None:
     commands = run("make", "-C", ROOT, "-n", "build")
     targets = re.search(r"cmake --build build .*--target (.*)", commands)
     assert targets is not None
-    assert {"tandem", "tandem_texts", "tandem_embedded", "tandem_shared"} <= set(targets[1].split())
+    assert {"tandem", "tandem_texts", "tandem_static", "tandem_shared"} <= set(targets[1].split())
 
 
 @needs_own_build
