@@ -179,7 +179,7 @@ def python_parts() -> list[Part]:
     report = ["tests/bench/test_report.py", "tests/bench/test_report_real.py"]
     elsewhere = ["tests/bench", "tests/model", "tests/package", "tests/integration", "tests/conformance"]
     elsewhere += ["tests/debug", "tests/schedules", "tests/linearizability"]
-    bench = ("bench", "tests/bench", "docs/bench-*", *HARNESS)
+    bench = ("bench", "tests/bench", "src/options/arguments*", "docs/bench-*", *HARNESS)
     package = (
         "CMakeLists.txt",
         "cmake",
@@ -189,7 +189,9 @@ def python_parts() -> list[Part]:
         "LICENSE",
         "scripts",
         "docs",
+        "src/cli",
         "src/options",
+        "src/process",
     )
     return [
         Part("histories", "tests/linearizability"),

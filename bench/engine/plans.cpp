@@ -62,32 +62,22 @@ const Contender& best_constant(const std::vector<Contender>& all) {
 
 std::string cell_name(const EngineSettings& settings) { return fmt::format("{} plans", workload_names(settings)); }
 
-// What `stats planner` would say.
+// What `stats planner` would say, and why the device may not have been there.
 Json planner_json(const SteeringStats& s, const DeviceStats& device) {
-  const tandem::PlanChoice& choice = s.choice;
-  const bool rests = choice.level == UpkeepLevel::none;
-  Json json{{"plan", rests ? std::string_view("host alone") : SteeringStats::name_of(choice.even)},
-            {"reason", plan_reason_names[static_cast<std::size_t>(choice.reason)]},
-            {"level", upkeep_level_names[static_cast<std::size_t>(choice.level)]},
-            {"cpu_ns", s.measured_ns[Steering::host_alone]},
-            {"cpu_beside_ns", s.measured_ns[Steering::host_beside]},
-            {"gpu_ns", s.measured_ns[Steering::device]},
-            {"loads", s.counts.classes},
-            {"probes", s.counts.probes},
-            {"probe_loss_ms", static_cast<double>(s.counts.probe_loss_ns) / 1e6},
-            {"takeovers", s.counts.takeovers},
-            {"reverts", s.counts.reverts},
-            {"rests", s.counts.rests},
-            {"returns", s.counts.returns},
-            {"trials", s.counts.trials},
-            {"batch_min", device.queries_min},
-            {"round_trip_us", device.costs.device_ns / 1000},
-            {"uploads", device.replica.uploads},
-            {"overflows", device.replica.overflows},
-            {"returns_warm", device.replica.returns_warm},
-            {"returns_whole", device.replica.returns_whole}};
-  if (choice.odd != choice.even) json["plan_of_other_half"] = SteeringStats::name_of(choice.odd);
+  Json json = Json::object();
+  s.for_each([&json](std::string_view name, const auto& value) { json[std::string(name)] = value; });
+  json.update({{"batch_min", device.queries_min},
+               {"round_trip_us", device.costs.device_ns / 1000},
+               {"uploads", device.replica.uploads},
+               {"overflows", device.replica.overflows},
+               {"returns_warm", device.replica.returns_warm},
+               {"returns_whole", device.replica.returns_whole}});
   return json;
+}
+
+// Of all workers, but for a probe.
+std::string chosen_plan(const tandem::PlanChoice& choice) {
+  return choice.level == UpkeepLevel::none ? "host alone" : std::string(SteeringStats::name_of(choice.even));
 }
 
 void take_turn_of(Contender& c, const workload::Spec& spec, unsigned round, unsigned rounds, Json& document) {
@@ -99,9 +89,9 @@ void take_turn_of(Contender& c, const workload::Spec& spec, unsigned round, unsi
   add_counts(m, result);
   add_wire(m, c.tapes.threads(), {}, result);
   if (c.engine != nullptr) {
-    Json planner = planner_json(c.engine->steering()->stats(), c.engine->device_stats().front());
-    ++c.chose[planner["plan"].get<std::string>()];
-    result["planner"] = std::move(planner);
+    const SteeringStats stats = c.engine->steering()->stats();
+    ++c.chose[chosen_plan(stats.choice)];
+    result["planner"] = planner_json(stats, c.engine->device_stats().front());
   }
   result["errors"] = errors_json(m.errors);
   if (first || last) result["verified"] = c.verified * (first && last ? 2 : 1);

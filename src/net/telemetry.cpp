@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <charconv>
 #include <iterator>
+#include <ranges>
+#include <type_traits>
 
 #include "base/ticks.hpp"
 #include "codec/url_encode.hpp"
@@ -310,24 +312,13 @@ void Telemetry::stats_planner(StatSink& sink) const {
   Steering* const steering = state_.engine.steering();
   stat("chooses", steering != nullptr ? "yes" : "no");
   if (steering == nullptr) return;
-  const SteeringStats s = steering->stats();
-  const auto tenths = [&stat](std::string_view name, double value) { stat(name, fmt::format("{:.1f}", value)); };
-  stat("plan", s.name_of(s.choice.even));
-  if (s.choice.odd != s.choice.even) stat("plan_of_other_half", s.name_of(s.choice.odd));
-  stat("level", upkeep_level_names[static_cast<std::size_t>(s.choice.level)]);
-  stat("reason", plan_reason_names[static_cast<std::size_t>(s.choice.reason)]);
-  tenths("set_percent", 100 * s.set_share);
-  tenths("cpu_ns", s.measured_ns[Steering::host_alone]);
-  tenths("cpu_beside_ns", s.measured_ns[Steering::host_beside]);
-  tenths("gpu_ns", s.measured_ns[Steering::device]);
-  stat("loads", s.counts.classes);
-  stat("probes", s.counts.probes);
-  tenths("probe_loss_ms", static_cast<double>(s.counts.probe_loss_ns) / 1e6);
-  stat("takeovers", s.counts.takeovers);
-  stat("reverts", s.counts.reverts);
-  stat("rests", s.counts.rests);
-  stat("returns", s.counts.returns);
-  stat("trials", s.counts.trials);
+  steering->stats().for_each([&stat](std::string_view name, const auto& value) {
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(value)>, double>) {
+      stat(name, fmt::format("{:.1f}", value));
+    } else {
+      stat(name, value);
+    }
+  });
 }
 
 void Telemetry::stats_device(StatSink& sink) const {
@@ -344,7 +335,7 @@ void Telemetry::stats_device(StatSink& sink) const {
   stat("serves", schedulers.serves() ? "yes" : "no");
   // Other presets hand every batch over.
   if (presets()[state_.options.preset].has_threshold) {
-    const std::uint32_t queries_min = std::ranges::max(devices, {}, &DeviceStats::queries_min).queries_min;
+    const std::uint32_t queries_min = std::ranges::max(devices | std::views::transform(&DeviceStats::queries_min));
     if (queries_min == RoundTrip::never) {
       stat("queries_min", "never");
     } else {

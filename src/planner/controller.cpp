@@ -376,7 +376,11 @@ double Controller::beside_ns() const noexcept {
 }
 
 // Of loads that change all the time each has a trial, one after the other.
-bool Controller::may_try() const noexcept { return now_ns_ >= std::max(class_->trial_at_ns, trials_from_ns_); }
+bool Controller::begin_trial() noexcept {
+  if (now_ns_ < std::max(class_->trial_at_ns, trials_from_ns_)) return false;
+  trials_from_ns_ = now_ns_ + rules_.trial_pause_ns;
+  return true;
+}
 
 void Controller::weigh() noexcept {
   if (is_resting() != (choice_.level == UpkeepLevel::none)) return;  // on the way
@@ -389,10 +393,7 @@ void Controller::weigh() noexcept {
 void Controller::weigh_beside() noexcept {
   const bool is_written = class_->set_share > set_share_min;
   // What a SET pays may be more than was thought.
-  if (is_written && class_->options[host_alone].ns == 0 && may_try()) {
-    trials_from_ns_ = now_ns_ + rules_.trial_pause_ns;
-    return want(UpkeepLevel::none);
-  }
+  if (is_written && class_->options[host_alone].ns == 0 && begin_trial()) return want(UpkeepLevel::none);
   const double present = class_->options[base_].ns, alone = alone_ns();
   double gained = alone == 0 ? 0 : gain(present, alone);
   if (std::abs(gained) < rules_.margin) gained = 0;
@@ -413,8 +414,7 @@ void Controller::weigh_alone() noexcept {
   if (std::abs(gained) >= rules_.margin)
     balance_ns_ = std::max(balance_ns_ + gained * static_cast<double>(window_ns_), 0.0);
   if (balance_ns_ >= static_cast<double>(std::max(rules_.return_ns, return_took_ns_))) return want(device_level());
-  if (!may_try()) return;
-  trials_from_ns_ = now_ns_ + rules_.trial_pause_ns;
+  if (!begin_trial()) return;
   is_trial_ = true;
   ++counts_.trials;
   want(device_level());

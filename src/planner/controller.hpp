@@ -98,7 +98,7 @@ class Controller {
   double alone_ns() const noexcept;
   double beside_ns() const noexcept;
   bool are_compared() const noexcept;
-  bool may_try() const noexcept;
+  bool begin_trial() noexcept;
   void weigh() noexcept;
   void weigh_beside() noexcept;
   void weigh_alone() noexcept;

@@ -29,6 +29,27 @@ struct SteeringStats {
   std::array<double, plan_options_max> measured_ns{};  // with the present load; 0: not measured
   double set_share = 0;
   static std::string_view name_of(std::uint8_t option) noexcept { return option == 2 ? "gpu" : "cpu"; }
+  // Calls f(name, value) for each statistic by the name that users know: the value is a text, a number with a
+  // fraction, or a count.
+  template <class F>
+  void for_each(F f) const {
+    f("plan", name_of(choice.even));
+    if (choice.odd != choice.even) f("plan_of_other_half", name_of(choice.odd));
+    f("level", upkeep_level_names[static_cast<std::size_t>(choice.level)]);
+    f("reason", plan_reason_names[static_cast<std::size_t>(choice.reason)]);
+    f("set_percent", 100 * set_share);
+    f("cpu_ns", measured_ns[0]);
+    f("cpu_beside_ns", measured_ns[1]);
+    f("gpu_ns", measured_ns[2]);
+    f("loads", counts.classes);
+    f("probes", counts.probes);
+    f("probe_loss_ms", static_cast<double>(counts.probe_loss_ns) / 1e6);
+    f("takeovers", counts.takeovers);
+    f("reverts", counts.reverts);
+    f("rests", counts.rests);
+    f("returns", counts.returns);
+    f("trials", counts.trials);
+  }
 };
 
 class Steering {

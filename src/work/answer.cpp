@@ -86,19 +86,24 @@ TD_NOINLINE void Work::take_answers() noexcept {
   lane_.set_answers(runner_->runs(), runner_->located());
 }
 
-// Has the lane run over all segments.
-TD_INLINE void Work::run_all() {
+// Has the lane run over all segments, as long as may_run() says so.
+template <class MayRun>
+TD_INLINE void Work::run_while(MayRun may_run) {
   const std::size_t count = in_.segments.size();
   asked_ = 0;
-  for (std::size_t first = 0; first < count;) {
-    if (TD_UNLIKELY(runner_->has_devices())) {
-      take_answers();
-      if (!lane_.may_run()) return;  // or the device has no answers any more
-    }
+  for (std::size_t first = 0; first < count && may_run();) {
     const std::size_t done = run_from(first);
     if (TD_LIKELY(done == count - first)) return;
     first = resume_at(first + done, done != 0);
   }
+}
+
+TD_INLINE void Work::run_all() {
+  run_while([this] {
+    if (TD_LIKELY(!runner_->has_devices())) return true;
+    take_answers();
+    return lane_.may_run();  // or the device has no answers any more
+  });
 }
 
 void Work::answer() {
@@ -175,14 +180,8 @@ void Work::run_asked() {
       }
     }
     if (!any || !lane_.ask(in_.segments)) return;
-    asked_ = 0;
     const auto before = executed();
-    std::size_t first = 0;
-    while (first < in_.segments.size() && lane_.may_run()) {
-      const std::size_t done = run_from(first);
-      if (done == in_.segments.size() - first) break;
-      first = resume_at(first + done, done != 0);
-    }
+    run_while([this] { return lane_.may_run(); });
     lane_.end_asking();
     if (executed() == before) return;
   }

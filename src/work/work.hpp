@@ -153,6 +153,8 @@ class Work final : LaneOwner {
   void answer();
   void take_answers() noexcept;
   void end_answers() noexcept;
+  template <class MayRun>
+  void run_while(MayRun may_run);
   void run_all();
   void run_asked();
   void open_raw() noexcept;
