@@ -121,6 +121,8 @@ def apply_operation(kind: str, argument: int, value: int) -> tuple[int, "int | N
         return value, value
     if kind == "set":
         return argument, None
+    if kind == "exchange":
+        return argument, value
     if kind == "delete":
         return 0, 1 if value else 0
     if kind == "flush":
