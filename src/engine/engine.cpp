@@ -33,8 +33,9 @@ bool arranges(const EngineOptions& o) {
 
 // Number of epoch participants: each context, its batches on devices, and the engine's own.
 std::uint32_t epochs_for(const EngineOptions& o) {
-  const std::uint32_t own = arranges(o) ? 3 : 2;  // of maintenance, crawler and arranger
-  constexpr std::uint32_t of_each_device = 2;     // of its replica and its round trips
+  // Of maintenance and crawler, the arranger, and the router.
+  const std::uint32_t own = 2 + (arranges(o) ? 1u : 0u) + (o.hot_memory_bytes != 0 ? 1u : 0u);
+  constexpr std::uint32_t of_each_device = 2;  // of its replica and its round trips
   const std::uint32_t searches = o.devices.empty() ? 0 : Runner::flights_default + (o.index_on_device ? 1 : 0);
   return (o.contexts_max + own) * (1 + searches) + of_each_device * static_cast<std::uint32_t>(o.devices.size());
 }
@@ -88,6 +89,8 @@ EngineOptions checked(EngineOptions o) {
                                 std::to_string(devices_max) + " device at most");
   if (o.index_on_device && !o.devices.empty() && o.index_kind != OffloadIndex::kind)
     throw std::invalid_argument("an index of kind " + std::string(o.index_kind) + " cannot be in device memory alone");
+  if (o.hot_memory_bytes != 0 && o.hot_memory_bytes < HotTable::bytes_min)
+    throw std::invalid_argument("the memory for hot keys must be 0 or at least 4 KiB");
   return o;
 }
 
@@ -126,6 +129,7 @@ Engine::Engine(const EngineOptions& options)
   }
   evictions_seen_.assign(heap_->class_count() + 1, 0);
   open_devices();
+  learn_hot_keys();
   maintenance_context_ = make_context();
   crawler_context_ = make_context();
   crawler_.emplace(*crawler_context_, CrawlerOptions{.enabled = options_.crawl,
@@ -177,6 +181,7 @@ void Engine::stop_maintenance() noexcept {
   arranger_.reset();
   arranger_context_.reset();
   maintenance_context_.reset();
+  hot_keys_.reset();
 }
 
 void Engine::open_heap_and_index() {
@@ -209,46 +214,6 @@ void Engine::open_heap_and_index() {
               {.kind = &kind_, .rules = rules, .threads = options_.recover_threads, .log = options_.log});
   restart_->was_killed = file_->previous_end() == MemoryFile::PreviousEnd::killed;
   if (options_.log) options_.log("memory file " + file_->path() + ": " + describe(*restart_));
-}
-
-Engine::ContextPtr Engine::make_context() {
-  auto context = std::make_unique<Context>(*shared_);
-  if (schedulers_ && placement_->wants_search()) {
-    try {
-      context->remote = std::make_unique<DeviceSearch>(*context, *schedulers_);
-    } catch (const DeviceError& e) {
-      if (e.status() != DeviceStatus::lost) throw;
-      placement_->leave();  // as its scheduler would do
-    }
-  }
-  if (file_) context->redo = file_->take_redo();
-  const std::lock_guard lock(contexts_mutex_);
-  contexts_.push_back(context.get());
-  return {context.release(), {this}};
-}
-
-bool Engine::has_contexts() const {
-  const std::lock_guard lock(contexts_mutex_);
-  return std::ranges::any_of(contexts_, [&](const Context* c) {
-    return c != maintenance_context_.get() && c != crawler_context_.get() && c != arranger_context_.get();
-  });
-}
-
-void Engine::retire_context(Context* context) noexcept {
-  if (context->redo != nullptr) file_->give_redo(context->redo);
-  {
-    const std::lock_guard lock(contexts_mutex_);
-    gone_counters_.add(context->counters);
-    for (std::size_t c = 0; c < gone_class_counters_.size(); ++c) gone_class_counters_[c].add(context->classes[c]);
-    for (std::size_t t = 0; t < task_count; ++t) {
-      gone_costs_[t].cycles += context->tasks.cycles[t].get();
-      gone_costs_[t].queries += context->tasks.queries[t].get();
-      gone_latencies_[t].add(context->tasks.cycles_per_query[t]);
-    }
-    gone_ran_.add(context->tasks);
-    std::erase(contexts_, context);
-  }
-  delete context;
 }
 
 void Engine::flush_all(std::uint32_t at_s) noexcept {

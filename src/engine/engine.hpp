@@ -20,10 +20,12 @@
 #include "engine/index_kinds.hpp"
 #include "engine/recover.hpp"
 #include "heap/memory_file.hpp"
+#include "observe/hot_latency.hpp"
 #include "observe/latency.hpp"
 #include "pipeline/schedulers.hpp"
 #include "placement/mirrored/replica.hpp"
 #include "planner/planner.hpp"
+#include "router/router.hpp"
 #include "task/context.hpp"
 
 namespace tandem {
@@ -63,6 +65,10 @@ struct EngineOptions {
   // a device is lost, the index is rebuilt on the host. Changes are sent every `change_cycles` scheduling cycles.
   bool index_on_device = false;
   std::uint32_t change_cycles = 2;
+  std::uint64_t hot_memory_bytes =
+      0;                        // for hot keys then, which the host answers; at least HotTable::bytes_min; 0: none
+  bool learns_hot_keys = true;  // which keys are hot; false: Engine::set_hot_keys() says so
+  RouterOptions router{};
   SchedulerOptions scheduler{};
   // The plan beside one device, and whether its replica rests, follow the load (Controller), unless
   // scheduler.queries_min is given.
@@ -103,6 +109,12 @@ struct DeviceStats {
   ReplicaStats replica;
   bool has_index = false;  // it has the index itself, not a replica
   std::uint64_t cells = 0, resident = 0;
+};
+
+struct HotKeyStats {
+  HotTableStats table;
+  RouterStats router;
+  HotLatencyTotals latency;
 };
 
 // One task's cost, from the sampled batches of all contexts.
@@ -174,6 +186,13 @@ class Engine {
   Steering* steering() noexcept { return schedulers_ && steering_ ? &*steering_ : nullptr; }
   std::vector<DeviceStats> device_stats();  // one for each device in use
 
+  // Hot keys, where devices alone have the index and memory was given to them; else nothing.
+  std::optional<HotKeyStats> hot_key_stats() const;
+  // The keys of the model are hot from now on, as far as there are cells: each from one of its next requests on. For
+  // tests and benchmarks. False, and nothing has changed: the store learns them, has none, or there is no memory. One
+  // call at a time.
+  bool set_hot_model(std::unique_ptr<HotModel> model) noexcept;
+
   Crawler& crawler() noexcept { return *crawler_; }
   const Crawler& crawler() const noexcept { return *crawler_; }
 
@@ -227,6 +246,8 @@ class Engine {
   void open_devices();
   void move_index_to_devices();
   void bring_index_back();
+  void learn_hot_keys();
+  HotLatencyTotals hot_latencies() const;
   void leave_out_displaced(EngineStats& stats) const;
   HeapRecovery::Rules resume();
   void save_clock() noexcept;
@@ -262,6 +283,8 @@ class Engine {
   struct OnDevice;
   std::vector<std::unique_ptr<OnDevice>> on_devices_;  // in the order of the shards
   std::optional<Schedulers> schedulers_;
+  struct HotKeys;
+  std::unique_ptr<HotKeys> hot_keys_;  // nullptr: no key is hot
 
   std::optional<RestartReport> restart_;
   std::uint64_t cas_first_ = 1, flush_cas_first_ = 0;  // initial values of Shared

@@ -39,7 +39,10 @@ void Engine::move_index_to_devices() {
     overlays.push_back(std::make_unique<Overlay>(records, options_.contexts_max + 4, budget_));
     cells += on->table->cells();
   }
-  placement_->move_to_devices(std::move(overlays), cells);
+  std::unique_ptr<HotTable> hot;
+  if (options_.hot_memory_bytes != 0)
+    hot = std::make_unique<HotTable>(options_.hot_memory_bytes, options_.contexts_max + 4, budget_);
+  placement_->move_to_devices(std::move(overlays), cells, std::move(hot));
   try {
     for (std::uint32_t shard = 0; shard < on_devices_.size(); ++shard) on_devices_[shard]->schedule(*this, shard);
   } catch (...) {

@@ -11,6 +11,7 @@ namespace tandem {
 namespace lane {
 
 bool answer_call_as_row(CallState& state, const Strip& strip, std::uint32_t i, std::size_t number) noexcept {
+  if (TD_UNLIKELY(strip.is_cold(i))) return false;
   Context& context = state.context;
   Query& q = state.row.query(0);
   state.with_request(number, [&](const Request& request) { fill(q, request, context.shared.clock); });

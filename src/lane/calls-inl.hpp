@@ -48,6 +48,12 @@ TD_NOINLINE inline void put_all_found(const CallState& s, Strip& strip, std::siz
   if (TD_UNLIKELY(s.is_elsewhere)) strip.located = all_located;
 }
 
+// The same of hot keys, as all of them were when the run began.
+TD_NOINLINE inline void put_all_hot(const CallState& s, Strip& strip) noexcept {
+  for (std::uint32_t i = 0; i < strip.count; ++i) put_hot(s, strip, i);
+  strip.located = all_located;
+}
+
 TD_INLINE const char* key_data(std::string_view key) noexcept { return key.data(); }
 TD_INLINE const char* key_data(const Request& request) noexcept { return request.key.data(); }
 
@@ -65,7 +71,8 @@ TD_INLINE void fill_strip(CallState& s, Strip& strip, std::span<const From> from
     ++strip.count;
     if constexpr (One) break;
   }
-  if (TD_UNLIKELY(s.source == Source::found)) put_all_found(s, strip, first);
+  if (TD_LIKELY(s.source == Source::text)) return;
+  s.source == Source::hot ? put_all_hot(s, strip) : put_all_found(s, strip, first);
 }
 
 // --- in place of WR

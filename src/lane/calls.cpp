@@ -38,6 +38,21 @@ std::size_t CallLane::ask(std::size_t count) noexcept {
   return batch.found.end;
 }
 
+// Whether all of the first `count` requests are of hot keys now, and they are few: then no device is asked.
+bool CallLane::are_hot(std::size_t count) noexcept {
+  constexpr std::size_t few = 2 * lane::strip_queries;
+  lane::CallState& s = *state_;
+  const Shared& shared = context_.shared;
+  s.hot = takes_found() ? shared.placement.hot() : nullptr;
+  if (s.hot == nullptr || s.hot->keys() == 0 || count > few) return false;
+  bool all = true;
+  for (std::size_t i = 0; i != count && all; ++i) {
+    s.with_request(
+        i, [&](const Request& request) { all = s.hot->find(fingerprint_of(request.key, shared.hash_seed)).is_hot; });
+  }
+  return all;
+}
+
 // Where devices search: what they have found for the requests from number `done` on, `count` at most. Asks them where
 // nothing is known. Returns how many requests the next epoch takes.
 std::size_t CallLane::look_at_found(const Batch* found, std::size_t done, std::size_t count) noexcept {
@@ -45,6 +60,10 @@ std::size_t CallLane::look_at_found(const Batch* found, std::size_t done, std::s
   s.found = found;
   s.found_at = static_cast<std::uint32_t>(done);
   if (context_.remote != nullptr && found == nullptr && context_.shared.placement.wants_search()) {
+    if (are_hot(count)) {
+      s.source = lane::Source::hot;
+      return count;
+    }
     if (const std::size_t asked = ask(count); asked != 0) count = asked;
     s.found_at = 0;
   }
@@ -62,10 +81,12 @@ TD_INLINE void CallLane::run_epoch(Run run) noexcept {
   lane::run_in_epoch(s, [&] {
     if (TD_UNLIKELY(s.source == lane::Source::found)) {
       if (s.found->searched_at(s.found_at)) located = s.found->found.end - s.found_at;
-      s.row.found = {.end = s.is_elsewhere ? 1u : 0u};
     }
+    if (TD_UNLIKELY(s.source != lane::Source::text)) s.row.found = {.end = s.is_elsewhere ? 1u : 0u};
     run();
+    if (TD_UNLIKELY(s.is_elsewhere)) lane::sample_hot_call(s);
   });
+  if (TD_UNLIKELY(s.source == lane::Source::hot)) context_.counters.hot_queries.add(s.answered);
   lane::count_run(s, s.answered - s.rows_run, s.rows_run);
   if (TD_UNLIKELY(located != 0))
     context_.tasks.on_device[index_of(Task::search)].add(std::min<std::uint64_t>(located, s.answered));
@@ -93,7 +114,7 @@ TD_INLINE std::size_t CallLane::run_in_epochs(std::size_t size, std::size_t firs
     s.first = first + done;
     s.answered = 0;
     s.is_elsewhere = context_.shared.placement.wants_search();
-    if (TD_LIKELY(!s.is_elsewhere || s.source == lane::Source::found)) {
+    if (TD_LIKELY(!s.is_elsewhere || s.source != lane::Source::text)) {
       run_epoch(run);
       done += s.answered;
       if (TD_LIKELY(!s.stopped)) continue;

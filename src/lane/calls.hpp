@@ -59,6 +59,7 @@ class CallLane {
   std::size_t run_in_epochs(std::size_t size, std::size_t first, const Batch* found, Take take, Run run) noexcept;
   template <class Run>
   void run_epoch(Run run) noexcept;
+  bool are_hot(std::size_t count) noexcept;
   std::size_t look_at_found(const Batch* found, std::size_t done, std::size_t count) noexcept;
   std::size_t ask(std::size_t count) noexcept;
   void run_alone(std::size_t number, std::size_t first) noexcept;

@@ -40,6 +40,8 @@ struct CallState : State {
   static const ProtocolOptions no_options;  // calls have no protocol
 };
 
+// As sample_hot(), of the requests that were answered. REQUIRES: inside the epoch, devices alone have the index.
+TD_NOINLINE void sample_hot_call(CallState& state) noexcept;
 // Executes request `number`, the strip's query i, by the general path, and fills its reply. False: it needs what can be
 // had only outside an epoch, and nothing has changed.
 TD_NOINLINE bool answer_call_as_row(CallState& state, const Strip& strip, std::uint32_t i, std::size_t number) noexcept;

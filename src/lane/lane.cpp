@@ -75,6 +75,7 @@ bool answers_any_key(const State& state, const ItemVersion& seen) noexcept {
 }  // namespace
 
 Found look_closely(State& state, const Strip& strip, std::uint32_t i, Hit& hit) noexcept {
+  if (TD_UNLIKELY(strip.is_cold(i))) return Found::other;
   Context& context = state.context;
   const Location candidate = strip.candidate(i, context.shared.heap);
   const std::uint8_t command = strip.kind(i) & kind::command_mask;
@@ -343,7 +344,7 @@ bool choose_source(State& s) noexcept {
     s.source = Source::text;  // while the context waited for the index, its flights were let go
     return true;
   }
-  if (s.source == Source::found) return true;
+  if (s.source == Source::found || s.source == Source::hot) return true;
   // No device locates keys in packets or datagrams.
   for (LaneSegment& segment : s.segments)
     segment.stopped = segment.stopped || segment.binary || segment.frame != nullptr;
@@ -390,12 +391,12 @@ TD_INLINE void begin_with_first(State& s) noexcept {
   s.at = s.segments.empty() ? nullptr : s.segments[0].begin;
   s.line = s.segments.empty() ? nullptr : line_at(s, s.segments[0]);
   s.answering = State::none;
-  s.located_queries = s.device_keys = 0;
+  s.located_queries = s.hot_queries = s.device_keys = 0;
   s.timed_rows = {};
   s.ends_at = strip_queries;
   s.found_segment = State::none;
   s.rows_answered.clear();
-  if (TD_UNLIKELY(s.source != Source::text) && s.source != Source::found && !s.segments.empty())
+  if (TD_UNLIKELY(has_input(s.source)) && !s.segments.empty())
     s.runs != nullptr ? s.runs->go_to(s.segments[0].begin) : s.located->go_to(s.segments[0].begin);
   for (LaneSegment& segment : s.segments) {
     segment.rest = segment.begin;
@@ -441,6 +442,14 @@ void Lane::set_found(const Batch* found) noexcept {
   state_->source = found != nullptr ? lane::Source::found : lane::Source::text;
 }
 
+bool Lane::set_hot() noexcept {
+  set_answers(nullptr, nullptr);
+  state_->hot = state_->cells_in == lane::CellsIn::table ? context_.shared.placement.hot() : nullptr;
+  if (state_->hot == nullptr || state_->hot->keys() == 0) return false;
+  state_->source = lane::Source::hot;
+  return true;
+}
+
 void Lane::set_owner(LaneOwner* owner) noexcept { state_->owner = owner; }
 
 void Lane::set_rows_only(bool rows_only) noexcept { state_->rows_only = rows_only; }
@@ -449,7 +458,7 @@ void Lane::always_defer() noexcept { state_->always_defers = true; }
 
 bool Lane::may_run() const noexcept {
   return state_->source == lane::Source::located || state_->source == lane::Source::found ||
-         !context_.shared.placement.wants_search();
+         state_->source == lane::Source::hot || !context_.shared.placement.wants_search();
 }
 
 std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t output_bytes_max, bool time_parse,
@@ -491,6 +500,7 @@ std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t 
   queries -= s.device_keys;
   s.last_queries = queries;
   lane::count_run(s, queries, rows);
+  if (TD_UNLIKELY(s.hot_queries != 0)) context_.counters.hot_queries.add(s.hot_queries);
   if (TD_UNLIKELY(s.located_queries != 0)) {
     tasks.on_device[index_of(Task::search)].add(s.located_queries);
     if (s.source == lane::Source::located) tasks.on_device[index_of(Task::parse)].add(s.located_queries);

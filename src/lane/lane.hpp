@@ -195,6 +195,10 @@ class Lane {
   // The same of keys that devices have searched for by collect(); nullptr: none. REQUIRES: the index is a CuckooIndex.
   void set_found(const Batch* found) noexcept;
 
+  // Where devices alone have the index: the following runs answer the segments' queries of hot keys, and stop each
+  // segment before another one, until the next call of these. False: no key is hot.
+  bool set_hot() noexcept;
+
   // Of segments that are datagrams, and of runs of rows alone; outlives the runs.
   void set_owner(LaneOwner* owner) noexcept;
 

@@ -195,7 +195,7 @@ void execute_taken(State& state) {
 namespace {
 // Whether a device may have answered what follows in the segment, or located its keys.
 bool may_be_known(const State& state, const LaneSegment& segment) noexcept {
-  if (state.source == Source::text || state.source == Source::found || segment.binary) return false;
+  if (!has_input(state.source) || segment.binary) return false;
   if (state.source == Source::runs) return state.runs->next(segment.end) != segment.end;
   const char* const line = state.located->next_line();
   return line != nullptr && line < segment.end;
@@ -204,7 +204,7 @@ bool may_be_known(const State& state, const LaneSegment& segment) noexcept {
 
 std::uint32_t take_rows(State& state, LaneSegment& segment, std::uint32_t place, std::uint32_t places) noexcept {
   // While devices alone have the index, nothing else searches for a row.
-  if (TD_UNLIKELY(state.is_elsewhere) && state.source != Source::found) return 0;
+  if (TD_UNLIKELY(state.is_elsewhere) && state.source != Source::found && state.source != Source::hot) return 0;
   if (TD_UNLIKELY(!has_rows(state))) {
     segment.left = true;
     return 0;
@@ -261,6 +261,7 @@ std::uint32_t take_rows(State& state, LaneSegment& segment, std::uint32_t place,
 }
 
 bool answer_row(State& state, const Strip& strip, std::uint32_t i, Laps* laps) {
+  if (TD_UNLIKELY(strip.is_cold(i))) return false;
   LaneSegment& segment = state.segments[state.answering];
   const std::uint32_t place = place_of(state, strip) + i;
   if (TD_UNLIKELY(segment.frame != nullptr)) {
@@ -273,6 +274,7 @@ bool answer_row(State& state, const Strip& strip, std::uint32_t i, Laps* laps) {
 }
 
 bool answer_as_row(State& state, const Strip& strip, std::uint32_t i, Laps* laps) {
+  if (TD_UNLIKELY(strip.is_cold(i))) return false;
   if (TD_UNLIKELY(!has_rows(state))) return false;
   const std::uint32_t place = place_of(state, strip) + i;
   state.rows->batch.query(place) = query_of(strip, i);

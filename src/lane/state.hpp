@@ -96,6 +96,8 @@ struct alignas(cache_line_bytes) NoItem {
 inline constinit NoItem no_item{};
 // That of a run, which needs none: not no_item, so that it is not searched for.
 inline constinit NoItem item_of_run{};
+// That of a query which the lane stops before: its key is not hot, and no device has searched for it.
+inline constinit NoItem cold_item{};
 // Those of a located set, whose cell is not looked for.
 inline constinit Bucket no_bucket{};
 
@@ -141,6 +143,7 @@ struct alignas(cache_line_bytes) Strip {
   std::uint32_t segment(std::uint32_t i) const noexcept { return lane::info::segment(info[i]); }
   bool is_set(std::uint32_t i) const noexcept { return (sets >> i & 1) != 0; }
   bool is_row(std::uint32_t i) const noexcept { return (rows >> i & 1) != 0; }
+  bool is_cold(std::uint32_t i) const noexcept { return item[i] == &cold_item.header; }
   bool is_run(std::uint32_t i) const noexcept { return (kind(i) & kind::row) == kind::run; }
   // Where the command begins.
   const char* line_of(std::uint32_t i) const noexcept {
@@ -239,8 +242,11 @@ enum class Source : std::uint8_t {
   text,
   located,
   runs,
-  found  // by number: Lane::set_found()
+  found,  // by number: Lane::set_found()
+  hot     // text, of which hot keys alone are answered, as devices have the index: Lane::set_hot()
 };
+// Whether a device was given the input.
+constexpr bool has_input(Source s) noexcept { return s == Source::located || s == Source::runs; }
 
 // Where a key's cells are, by the index's kind. The hot path is the table's: one comparison tells all other kinds from
 // it, that a kind has stages of its own (has_own_stages()), or does not search buckets (`set` and what follows).
@@ -328,7 +334,9 @@ struct State {
   const Batch* found = nullptr;       // of Source::found
   std::uint32_t found_segment = 0;    // of the last query that was given a number
   std::uint32_t found_next = 0;       // number of the next one, if it is of that segment
+  const HotTable* hot = nullptr;      // of Source::hot
   std::uint64_t located_queries = 0;  // of this run of the lane
+  std::uint64_t hot_queries = 0;      // likewise, by hot keys
   std::uint64_t device_keys = 0;      // answered by a device, likewise
   Laps* laps = nullptr;
 
@@ -449,6 +457,9 @@ TD_NOINLINE void write_long(State& state, const Strip& strip, std::uint32_t i, c
 // Predicts that the next gets are of the last one's kind. Bit i of `gets`: query i is no set. A run's kind is no
 // query's.
 TD_NOINLINE void expect_kind(State& state, const Strip& strip, std::uint32_t gets) noexcept;
+// Offers one of the strip's queries to the router, and makes its key hot if that says so. REQUIRES: inside the epoch;
+// Context::samples.
+TD_NOINLINE void sample_hot(State& state, const Strip& strip) noexcept;
 // Appends the strip's keys, and the first ones of the lines of runs, to State::keys.
 TD_NOINLINE void sample_keys(State& state, const Strip& strip);
 // Answers what a device has: query i of the strip is a run.
@@ -494,6 +505,8 @@ TD_NOINLINE bool execute_row(State& state, const Strip& strip, std::uint32_t i, 
 TD_NOINLINE bool answer_row(State& state, const Strip& strip, std::uint32_t i, Laps* laps);
 // The same for a plain read that is not usual (Found::other), or has a value that is pinned.
 TD_NOINLINE bool answer_as_row(State& state, const Strip& strip, std::uint32_t i, Laps* laps);
+// Whether the row is all of its command.
+TD_NOINLINE bool is_whole_command(const State& state, const Strip& strip, std::uint32_t i) noexcept;
 // Executes what Lane::take() has taken, for the segment that is being answered. Throws std::bad_alloc.
 TD_NOINLINE void execute_taken(State& state);
 // The place of the strip's first query in the ring.

@@ -26,6 +26,7 @@ void prefetch_for_sets(const State& state, const Strip& strip, bool skips) noexc
 
 bool store_slowly(State& state, const Strip& strip, std::uint32_t i, bool shows_id, const std::uint64_t* hint,
                   ItemVersion& stored) noexcept {
+  if (TD_UNLIKELY(strip.is_cold(i))) return false;
   Context& context = state.context;
   const Fingerprint f = fingerprint_at(state, strip, i);
   if (TD_UNLIKELY(!context.shared.placement.can_change(f))) return false;

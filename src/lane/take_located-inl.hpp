@@ -157,10 +157,36 @@ TD_INLINE void parse_found(State& s, Strip& strip) noexcept {
   if (TD_UNLIKELY(s.is_elsewhere)) strip.located = all_located;
 }
 
+// --- the host's hot keys
+
+// Query i is answered as its hot key is, or marked: the lane stops before it. It does before a line with several keys,
+// which devices take as a whole, and never within one.
+TD_INLINE void put_hot(const State& s, Strip& strip, std::uint32_t i) noexcept {
+  const std::uint32_t key_bytes = info::key_bytes(strip.info[i]);
+  const bool is_alone = (strip.kind(i) & (kind::begins_many | kind::continues)) == 0 &&
+                        (!strip.is_row(i) || is_whole_command(s, strip, i));
+  HotTable::Seen seen;
+  if (TD_LIKELY(is_alone && key_bytes != 0)) seen = s.hot->find(fingerprint_of(strip.key[i], key_bytes, s.seed));
+  if (TD_LIKELY(seen.is_hot)) {
+    put_candidate(s, strip, i, seen.location);
+  } else {
+    strip.item[i] = &cold_item.header;
+  }
+  strip.first[i] = strip.second[i] = &no_bucket;
+}
+
+// As parse().
+TD_NOINLINE inline void parse_hot(State& s, Strip& strip) noexcept {
+  parse(s, strip);
+  for (std::uint32_t i = 0; i < strip.count; ++i) put_hot(s, strip, i);
+  strip.located = all_located;
+}
+
 // --- any of them
 
 TD_NOINLINE inline void take_and_parse(State& s, Strip& strip) noexcept {
   if (TD_UNLIKELY(s.source == Source::found)) return parse_found(s, strip);
+  if (TD_UNLIKELY(s.source == Source::hot)) return parse_hot(s, strip);
   s.source == Source::runs ? take_runs_and_parse(s, strip) : take_located_and_parse(s, strip);
 }
 
@@ -177,9 +203,12 @@ inline void collect(State& s, Collected& to) noexcept {
 
 // Counts the queries of the strip, which was answered as far as its segments have not stopped.
 TD_NOINLINE inline void count_located(State& s, const Strip& strip) noexcept {
+  if (TD_UNLIKELY(s.is_elsewhere && s.context.samples != nullptr) && s.context.samples->is_due(strip.count))
+    sample_hot(s, strip);
+  std::uint64_t& queries = s.source == Source::hot ? s.hot_queries : s.located_queries;
   for (std::uint32_t left = strip.located & ((1u << strip.count) - 1); left != 0; left &= left - 1) {
     const auto i = static_cast<std::uint32_t>(std::countr_zero(left));
     const LaneSegment& segment = s.segments[strip.segment(i)];
-    if (TD_LIKELY(!segment.stopped) || strip.key[i] < segment.rest) ++s.located_queries;
+    if (TD_LIKELY(!segment.stopped) || strip.key[i] < segment.rest) ++queries;
   }
 }

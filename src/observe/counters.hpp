@@ -28,7 +28,7 @@ class Counter {
   X(cas_badval) X(touch_hits) X(touch_misses) X(store_too_large) X(store_no_memory) X(total_items) X(evictions) \
   X(reclaimed) X(expired_unfetched) X(evicted_unfetched) X(evicted_active) X(direct_reclaims) \
   X(slab_reassign_rescues) X(slab_reassign_evictions_nomem) X(index_retries) X(index_displacements) X(set_overwritten) \
-  X(items_arranged) X(device_rechecks) X(device_images) X(device_stolen) \
+  X(items_arranged) X(device_rechecks) X(device_images) X(device_stolen) X(hot_queries) \
   X(device_requests) X(device_left_other) X(device_left_item) X(device_left_length) X(device_left_room) \
   X(device_left_headers) X(device_left_checksum)
 // clang-format on

@@ -16,7 +16,7 @@
 namespace tandem {
 
 // Names of the built-in rows, for defaults and tests.
-enum class Preset : std::uint8_t { cpu, automatic, mirrored, mega_kv, memcached_gpu, hetero_kv };
+enum class Preset : std::uint8_t { cpu, automatic, mirrored, mega_kv, memcached_gpu, hetero_kv, kvcg };
 
 // Which batches go to a device.
 enum class Offload : std::uint8_t {
@@ -31,17 +31,23 @@ struct PresetRow {
   std::string_view index_kind;                 // store/index_kinds.hpp
   Placement placement, placement_with_values;  // beside a device, without and with copies of small items
   Offload offload;
-  bool needs_device;          // asks for one: the log says why there is none
-  bool sets_cycle;            // gpu-latency-target and gpu-calibration are of use
-  bool has_threshold;         // gpu-batch-min is of use
-  bool copies_items = false;  // unless gpu-values says how much of them, a device has copies of all small items
+  bool needs_device;             // asks for one: the log says why there is none
+  bool sets_cycle;               // gpu-latency-target and gpu-calibration are of use
+  bool has_threshold;            // gpu-batch-min is of use
+  bool copies_items = false;     // unless gpu-values says how much of them, a device has copies of all small items
+  bool learns_hot_keys = false;  // which the host answers, though a device has the index
 
+  // Memory for hot keys. asked: as hot-memory has it.
+  constexpr std::uint64_t hot_bytes(std::uint64_t asked) const noexcept { return learns_hot_keys ? asked : 0; }
   constexpr bool index_on_device() const noexcept { return placement == Placement::on_device; }
   // Of a device's memory, for copies of items. asked: as gpu-values has it; 0: nothing was said.
   constexpr std::uint64_t value_bytes(std::uint64_t asked, std::uint64_t memory_bytes) const noexcept {
     return asked != 0 || !copies_items ? asked : memory_bytes;
   }
 };
+
+// Memory for some 16,000 hot keys.
+inline constexpr std::uint64_t hot_bytes_default = 512 << 10;
 
 std::span<const PresetRow> presets() noexcept;
 // Adds a row at the end; its number is set. Before main(). Throws std::bad_alloc.

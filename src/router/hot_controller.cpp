@@ -74,6 +74,11 @@ bool HotController::fits(const Window& window) const noexcept {
   return rules_.latency_target_ns <= 0 || window.hot_p99_ns <= rules_.latency_target_ns;
 }
 
+// Although keys may be hot.
+bool HotController::has_none(const Window& window) noexcept {
+  return window.hot_p99_ns == 0 && window.cold_p99_ns != 0;
+}
+
 void HotController::look_for_change(const Window& window) noexcept {
   if (base_.rate == 0 || std::abs(window.rate - base_.rate) <= rules_.changed * base_.rate) return;
   step_ = rules_.step;
@@ -120,7 +125,11 @@ void HotController::end_base() noexcept {
   best_rate_ = std::max(base_.rate, best_rate_ + forgotten * (base_.rate - best_rate_));
   if (now_ns_ >= probe_at_ns_) return begin(Phase::probe);
   if (is_cold_) return begin(Phase::base);
-  if (!fits(base_)) direction_ = 1;
+  if (has_none(base_)) {
+    direction_ = -1;
+  } else if (!fits(base_)) {
+    direction_ = 1;
+  }
   const auto next = [&] { return std::clamp(octaves_ + direction_ * step_, 0.0, rules_.octaves_max); };
   trial_octaves_ = next();
   if (trial_octaves_ == octaves_) {
@@ -131,6 +140,9 @@ void HotController::end_base() noexcept {
 }
 
 bool HotController::is_better(const Window& trial) const noexcept {
+  // A threshold that no key passes is no choice.
+  if (has_none(base_)) return trial_octaves_ < octaves_;
+  if (has_none(trial)) return false;
   if (fits(trial) != fits(base_)) return fits(trial);
   if (!fits(trial)) return trial.hot_p99_ns < (1 - rules_.equal) * base_.hot_p99_ns;
   if (trial.rate > (1 + rules_.equal) * base_.rate) return true;

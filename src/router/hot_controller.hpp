@@ -78,6 +78,7 @@ class HotController {
   void begin(Phase phase) noexcept;
   bool take(const Measured& measured) noexcept;
   bool fits(const Window& window) const noexcept;
+  static bool has_none(const Window& window) noexcept;
   static bool is_hot_sooner(const Window& window) noexcept {
     return window.cold_p99_ns == 0 || window.hot_p99_ns <= window.cold_p99_ns;
   }

@@ -17,7 +17,8 @@ struct HotWorld {
   double hot_share = 0.55;  // at octave 0; 15 % less with each
   double crowding_ns = 0;   // that a query takes longer, by the hot share
   double p99_ns = 20'000, p99_by_share_ns = 0, cold_p99_ns = 300'000;
-  double offered = 0;  // operations a second, at most; 0: as many as there can be
+  double octaves_of_none = 100;  // from here on no key passes the threshold
+  double offered = 0;            // operations a second, at most; 0: as many as there can be
 };
 
 class HotStore {
@@ -25,7 +26,8 @@ class HotStore {
   explicit HotStore(std::uint64_t seed, double noise = 0.01) : random_(seed), noise_(noise) {}
 
   static double share(const HotWorld& world, const HotRule& rule) {
-    return rule.none ? 0 : world.hot_share * std::pow(0.85, rule.octaves);
+    if (rule.none || rule.octaves >= world.octaves_of_none) return 0;
+    return world.hot_share * std::pow(0.85, rule.octaves);
   }
   static double rate(const HotWorld& world, const HotRule& rule) {
     const double hot = share(world, rule);
@@ -34,7 +36,7 @@ class HotStore {
     return world.offered > 0 ? std::min(most, world.offered) : most;
   }
   static double p99(const HotWorld& world, const HotRule& rule) {
-    return rule.none ? 0 : world.p99_ns + world.p99_by_share_ns * share(world, rule);
+    return share(world, rule) == 0 ? 0 : world.p99_ns + world.p99_by_share_ns * share(world, rule);
   }
 
   // 100 ms; returns the operations.
@@ -160,6 +162,22 @@ TEST(HotController, KeepsTheLatencyTarget) {
     EXPECT_LE(late, 300) << seed;  // trials alone
     EXPECT_LE(sum / count, 50'000) << seed;
     EXPECT_GE(sum / count, 35'000) << seed;  // and no fewer hot keys than that takes
+  }
+}
+
+// A threshold that no key passes would meet any target: it is no way to meet one that hot keys miss.
+TEST(HotController, HasHotKeysWhereNoneWouldMeetTheTarget) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    HotStore store(seed);
+    const HotWorld world{.p99_ns = 200'000, .octaves_of_none = 3};
+    store.run(world, 60);
+    unsigned with = 0;
+    constexpr unsigned ticks = 1200;
+    for (unsigned i = 0; i < ticks; ++i) {
+      store.tick(world);
+      with += HotStore::share(world, store.rule_now) > 0 ? 1u : 0u;
+    }
+    EXPECT_GT(with, ticks * 3 / 4) << seed;
   }
 }
 

@@ -174,7 +174,10 @@ void Router::step(std::uint64_t now_ns) noexcept {
 
 bool Router::set_model(std::unique_ptr<HotModel> model) noexcept {
   const std::lock_guard lock(control_);
-  return model != nullptr && !thread_.joinable() && publish(model);
+  if (model == nullptr || thread_.joinable()) return false;
+  // Keys turn hot when they are sampled: with their next request, or one soon after it.
+  set_shifts(0);
+  return publish(model);
 }
 
 // Called by one thread at a time: the router's, or who holds control_ without one.

@@ -47,10 +47,10 @@ struct RouterStats {
   // Calls f(name, value) for each statistic: a number with a fraction, or a count.
   template <class F>
   void for_each(F f) const {
-    f("hot_keys", std::uint64_t{hot_keys});
+    f("model_keys", std::uint64_t{hot_keys});
     f("model", std::uint64_t{model});
-    f("hot_threshold", threshold);
-    f("hot_share", hot_share);
+    f("threshold", threshold);
+    f("share", hot_share);
     f("samples", samples);
     f("samples_dropped", samples_dropped);
     f("sampled_one_in", std::uint64_t{sampled_one_in});

@@ -45,6 +45,15 @@ class Samples {
   Samples(const Samples&) = delete;
   Samples& operator=(const Samples&) = delete;
 
+  // Of so many queries: whether the next one to be offered is a sample. For who would have to hash its key.
+  TD_INLINE bool is_due(std::uint32_t queries) noexcept {
+    if (TD_LIKELY(left_ > queries)) {
+      left_ -= queries;
+      return false;
+    }
+    left_ = 1;
+    return true;
+  }
   TD_INLINE void offer(Fingerprint f, bool write) noexcept {
     if (TD_LIKELY(--left_ != 0)) return;
     record(f, write);

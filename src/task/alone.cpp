@@ -39,11 +39,22 @@ class Used {
   QueryState& one_;
 };
 
-// In an epoch, when MM has run.
-Settled execute(Context& context, Batch& batch, QueryState& one, Answer& answer) {
+// In an epoch, where devices alone have the index: whether the key is hot, so that none of them is asked.
+bool find_hot(Context& context, Batch& batch) noexcept {
+  const HotTable* const hot = context.shared.placement.hot();
+  const HotTable::Seen seen = hot != nullptr ? hot->find(batch.fingerprints()[0]) : HotTable::Seen{};
+  if (!seen.is_hot) return false;
+  batch.locations()[0] = seen.location;
+  batch.found = {.end = 1};
+  return true;
+}
+
+// In an epoch, when MM has run. by_hot: nothing has searched for the key.
+Settled execute(Context& context, Batch& batch, QueryState& one, Answer& answer, bool by_hot) {
   Shared& shared = context.shared;
   Used used(context, one);
   Settled settled = Settled::needs_slot;
+  if (TD_UNLIKELY(by_hot)) by_hot = find_hot(context, batch);
   // What a device has found may be discarded by then.
   if (TD_LIKELY(!shared.placement.wants_search() || batch.searched_at(0))) {
     one.now_s = shared.clock.now_s();
@@ -53,9 +64,11 @@ Settled execute(Context& context, Batch& batch, QueryState& one, Answer& answer)
   }
   if (TD_LIKELY(settled == Settled::done)) {
     used.is_done = true;
+    if (TD_UNLIKELY(by_hot)) context.counters.hot_queries.add();
     answer.answer();
   } else {
     release_unused(context, batch, one);
+    if (TD_UNLIKELY(by_hot)) batch.leave_found();  // the epoch has ended that it was found in
   }
   return settled;
 }
@@ -74,7 +87,11 @@ void execute_alone(Context& context, Batch& batch, Answer& answer) {
   for (auto settled = Settled::needs_slot; settled != Settled::done;) {
     batch.fingerprints()[0] =
         q.operation().has_key ? fingerprint_of(q.key, q.key_bytes, shared.hash_seed) : Fingerprint{1, 0};
-    if (TD_UNLIKELY(context.remote != nullptr) && shared.placement.wants_search() && !batch.searched_at(0)) {
+    const HotTable* const hot = shared.placement.hot();
+    // A hint: it may turn cold before the epoch begins, and is searched for then.
+    const bool by_hot = TD_UNLIKELY(hot != nullptr) && !batch.searched_at(0) && q.operation().has_key &&
+                        hot->find(batch.fingerprints()[0]).is_hot;
+    if (TD_UNLIKELY(context.remote != nullptr) && shared.placement.wants_search() && !batch.searched_at(0) && !by_hot) {
       const std::uint64_t from = cycles_now();
       context.remote->let_go();  // of what was asked for others
       context.remote->search(batch, 0);
@@ -83,7 +100,7 @@ void execute_alone(Context& context, Batch& batch, Answer& answer) {
     if (!one.plain_read) static_cast<void>(prepare_write(context, batch, one));
     // A slot that was refused is not asked for again.
     one.refuses = one.refused == Status::out_of_memory;
-    settled = execute(context, batch, one, answer);
+    settled = execute(context, batch, one, answer, by_hot);
     if (TD_UNLIKELY(settled == Settled::needs_room))
       one.refuses = !make_index_room(context, batch.fingerprints()[0], q.key_view());
   }

@@ -15,17 +15,21 @@
 #include "heap/redo.hpp"
 #include "index/index.hpp"
 #include "observe/counters.hpp"
+#include "observe/hot_latency.hpp"
 #include "observe/task_counters.hpp"
 #include "placement/index_placement.hpp"
 #include "placement/mirrored/dirty_map.hpp"
 #include "placement/mirrored/rewrites.hpp"
 #include "query/batch.hpp"
+#include "router/samples.hpp"
 #include "task/item_moves.hpp"
 #include "task/kind_code.hpp"
 #include "task/observer.hpp"
 #include "task/scattered_ranges.hpp"
 
 namespace tandem {
+
+class Router;
 
 struct StorePolicy {
   bool evict = true;  // memcached -M turns it off: a full store answers out_of_memory
@@ -162,8 +166,12 @@ struct Context {
   TaskCounters tasks;
   InFlight* in_flight = nullptr;         // nullptr: no device; outlives every use of the context
   std::unique_ptr<RemoteSearch> remote;  // nullptr: the host has the index
-  Observer* observer = nullptr;          // nullptr: no client watches; set by the context's thread
-  RedoRecord* redo = nullptr;            // in the memory file; nullptr: no file, or no free record
+  // Of a store with hot keys; else nullptr. The context's queries are sampled for the router.
+  std::shared_ptr<Samples> samples;
+  const Router* router = nullptr;
+  std::unique_ptr<HotLatency> hot_latency;
+  Observer* observer = nullptr;  // nullptr: no client watches; set by the context's thread
+  RedoRecord* redo = nullptr;    // in the memory file; nullptr: no file, or no free record
   // The item as it was when a query changed it, for the reply.
   ItemCopy copy;
   // Of the scan that runs, or ran last; nullptr: the index is not ordered, or a visitor has them.

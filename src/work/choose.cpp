@@ -22,6 +22,7 @@ void Work::choose_for_pass() noexcept {
 
 void Work::end_beside_device() {
   sink_.begin_run(cycles_now());
+  if (TD_UNLIKELY(context_.shared.placement.hot() != nullptr)) answer_hot();
   if (!ask()) {
     if (options_.in_order) finish();
     answer_here();

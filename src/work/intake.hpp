@@ -44,6 +44,7 @@ struct Intake {
   std::uint64_t oldest_receipt = UINT64_MAX;  // of input that had to wait for its turn
   bool has_raw = false;
   bool sampled = false;  // its commands' latencies are recorded
+  bool hot = false;      // the host has answered it by hot keys alone, as devices have the index
 
   bool empty() const noexcept { return segments.empty(); }
   void clear() noexcept {

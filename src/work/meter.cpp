@@ -49,7 +49,10 @@ void Meter::record(Intake& in) noexcept {
     const auto record = [&](const Asker& asker, Command command, std::uint64_t count) {
       const std::uint64_t from = asker.waits_since != 0 ? asker.waits_since : in.begin;
       const std::uint64_t to = asker.sent_at != 0 ? asker.sent_at : now;
-      latency_.of(command).record(to > from ? to - from : 0, count * each);
+      const std::uint64_t ticks = to > from ? to - from : 0;
+      latency_.of(command).record(ticks, count * each);
+      if (HotLatency* const classes = context_.hot_latency.get(); TD_UNLIKELY(classes != nullptr))
+        (in.hot ? classes->hot : classes->cold).record(ticks, count * each);
     };
     for (const auto* const askers : {&in.whole, &in.askers}) {
       for (const Asker& asker : *askers) {

@@ -138,6 +138,10 @@ class Work final : LaneOwner {
   void hand_over(Submit submit);
   bool free_flight();
 
+  // --- hot.cpp: by hot keys, ahead of a device
+  void answer_hot();
+  void end_hot();
+
   // --- choose.cpp: host or device
   void choose_for_pass() noexcept;
   void end_beside_device();
@@ -212,7 +216,11 @@ class Work final : LaneOwner {
   Output output_;
   Intake in_;
   std::vector<Intake> in_flight_;  // by the number of the flight
-  std::uint64_t pass_begin_ = 0;   // ticks
+  // Of answer_hot(): what it has answered; whether a segment follows; where each one's asker is then.
+  Intake hot_;
+  std::vector<std::uint8_t> followed_;
+  std::vector<std::uint32_t> places_;
+  std::uint64_t pass_begin_ = 0;  // ticks
   bool rows_only_ = false;
   bool asks_with_input_ = false, asks_with_keys_ = false;
   bool has_messages_ = false;          // of datagrams, that wait for flush()

@@ -88,6 +88,9 @@ class Overlay {
   using Found = Elsewhere::Found;
   Found find_locked(Fingerprint f, std::string_view key, const Heap& heap) const noexcept;
   RecordId find_locked(Fingerprint f, Location l) const noexcept;
+  bool is_resident(RecordId r) const noexcept {
+    return (at(r).flags.load(std::memory_order_relaxed) & Flag::resident) != 0;
+  }
   // Replaces the key's item at `from` (no_location: there was none), with the record `old`, if any, by the one at
   // `to`. resident: the device is not to have it. REQUIRES: has_room() said so; the item at `from` is dead. Returns the
   // record.
