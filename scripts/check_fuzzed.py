@@ -212,7 +212,7 @@ KINDS: dict[str, tuple[Callable[[Path], set[str]], Callable[[list[bytes]], Calla
     "option": (memcached_options, has_options, ("memcached_fuzz",)),
 }
 # So many there are: a table that is not recognised any more, or only in part, is not taken for a shorter one.
-COUNTS = {"word": 81, "meta": 8, "flag": 32, "opcode": 52, "setting": 82, "option": 113}
+COUNTS = {"word": 81, "meta": 8, "flag": 32, "opcode": 52, "setting": 86, "option": 114}
 
 
 def excused(root: Path) -> dict[str, str]:

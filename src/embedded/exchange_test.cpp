@@ -263,7 +263,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Kind{"set_associative", "memcachedgpu", false, 0, 0}, Kind{"hash_tree", "heterokv", false, 0, 0},
                     Kind{"slab_list", "cpu", false, 0, 0, "slab_list"}, Kind{"mirrored", "mirrored", false, 1, 0},
                     Kind{"values", "mirrored", false, 1, 4 << 20}, Kind{"on_device", "mega-kv", false, 1, 0},
-                    Kind{"shards", "mirrored", false, 2, 0}),
+                    Kind{"hot_keys", "kvcg", false, 1, 0}, Kind{"shards", "mirrored", false, 2, 0}),
     [](const testing::TestParamInfo<Kind>& kind) { return std::string(kind.param.name); });
 
 }  // namespace

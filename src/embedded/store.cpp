@@ -94,6 +94,7 @@ struct Store::Core {
                 .arrange = o.arrange,
                 .devices = devices_of(o),
                 .index_on_device = o.gpus != 0 && row_of(preset_of(o)).index_on_device(),
+                .hot_memory_bytes = o.gpus != 0 ? row_of(preset_of(o)).hot_bytes(hot_bytes_default) : 0,
                 .follows_load = o.plan.empty() && row_of(preset_of(o)).offload == Offload::when_sooner,
                 .device_values = {.bytes = row_of(preset_of(o)).value_bytes(o.gpu_value_bytes, o.memory_bytes)}}),
         planner(o.plan.empty() ? Planner(preset_of(o), engine.schedulers(), engine.shared().placement)

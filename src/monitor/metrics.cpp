@@ -243,6 +243,22 @@ void put_planner(Families& f, const net::ServerSnapshot& s) {
 }
 
 // Each family has a value for each GPU.
+void put_hot_keys(Families& f, const net::ServerSnapshot& s) {
+  f.gauge("tandem_hot_keys", "Keys that the host answers, though a GPU has the index (preset kvcg).");
+  f.put(s.hot->table.keys);
+  f.counter("tandem_hot_queries_total", "Queries of hot keys, answered without a GPU.");
+  f.put(s.engine.counters.hot_queries);
+  f.counter("tandem_hot_key_changes_total", "Keys that turned hot or cold, and changes of hot keys told to a GPU.");
+  f.put(s.hot->table.promoted, {{"change", "hot"}});
+  f.put(s.hot->table.cleaned, {{"change", "cold"}});
+  f.put(s.hot->table.replayed, {{"change", "replayed"}});
+  f.counter("tandem_hot_models_total", "Models of which keys are hot that were adopted.");
+  f.put(s.hot->router.model);
+  f.histogram("tandem_hot_duration_seconds", "As tandem_command_duration_seconds, by whether a GPU was waited for.");
+  f.put(histogram_of(s.hot->latency.hot), {{"keys", "hot"}});
+  f.put(histogram_of(s.hot->latency.cold), {{"keys", "cold"}});
+}
+
 void put_devices(Families& f, const net::ServerSnapshot& s) {
   const std::vector<DeviceStats>& devices = s.devices;
   if (devices.empty()) return;
@@ -362,6 +378,7 @@ std::string metrics_text(const net::ServerSnapshot& snapshot, const HotKeys& hot
   put_commands(f, snapshot.engine.counters);
   put_latencies(f, snapshot);
   put_devices(f, snapshot);
+  if (snapshot.hot) put_hot_keys(f, snapshot);
   put_planner(f, snapshot);
   put_items(f, snapshot.engine);
   put_memory_file(f, snapshot);

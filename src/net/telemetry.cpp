@@ -89,6 +89,29 @@ void put_device(StatSink& sink, std::string_view prefix, const DeviceStats& d) {
   stat("log_bytes", d.replica.log_bytes);
 }
 
+void put_hot_keys(StatSink& sink, const HotKeyStats& hot, std::uint64_t queries) {
+  const auto stat = [&sink](std::string_view name, const auto& value) {
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(value)>, double>) {
+      put(sink, fmt::format("gpu:hot_{}", name), fmt::format("{:.6f}", value));
+    } else {
+      put(sink, fmt::format("gpu:hot_{}", name), value);
+    }
+  };
+  stat("keys", hot.table.keys);
+  stat("keys_max", hot.table.keys_max);
+  stat("queries", queries);
+  stat("promoted", hot.table.promoted);
+  stat("cleaned", hot.table.cleaned);
+  stat("replayed", hot.table.replayed);
+  stat("slots_held", hot.table.held);
+  hot.router.for_each([&stat](std::string_view name, const auto& value) { stat(name, value); });
+  const double us = ns_per_tick() / 1e3;
+  for (const auto& [name, ticks] : {std::pair("hot", &hot.latency.hot), std::pair("cold", &hot.latency.cold)}) {
+    for (const auto& [quantile, share] : {std::pair("p50", 0.5), std::pair("p99", 0.99)})
+      put(sink, fmt::format("gpu:{}_{}_us", name, quantile), fmt::format("{:.1f}", ticks->quantile(share) * us));
+  }
+}
+
 }  // namespace
 
 LatencyTotals Telemetry::all_latencies() const {
@@ -102,6 +125,7 @@ ServerSnapshot Telemetry::snapshot() const {
   s.engine = state_.engine.stats();
   s.task_costs = state_.engine.task_costs();
   s.ran = state_.engine.tasks_ran();
+  s.hot = state_.engine.hot_key_stats();
   s.connections = state_.connections.load(std::memory_order_relaxed);
   s.connections_max = state_.options.connections_max;
   s.total_connections = state_.total_connections.get();
@@ -364,6 +388,7 @@ void Telemetry::stats_device(StatSink& sink) const {
     for (std::size_t p = 0; p < processor_count; ++p)
       stat(fmt::format("{}:{}_queries", task_names[t], processor_names[p]), ran.queries[t][p]);
   }
+  if (const auto hot = state_.engine.hot_key_stats()) put_hot_keys(sink, *hot, counters.hot_queries);
   if (devices.size() == 1) return put_device(sink, "gpu:", devices.front());
   const auto sum = [&](std::string_view name, std::uint64_t DeviceStats::* count) {
     std::uint64_t all = 0;

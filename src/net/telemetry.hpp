@@ -38,7 +38,8 @@ struct ServerSnapshot {
   TaskTotals tasks;
   std::array<TaskCost, task_count> task_costs{};
   std::vector<std::uint32_t> worker_connections;
-  TasksRan ran;  // since the start
+  TasksRan ran;                    // since the start
+  std::optional<HotKeyStats> hot;  // nothing: no key is
   bool hot_keys_enabled = false;
   std::vector<DeviceStats> devices;      // none: the host does everything
   std::optional<SteeringStats> planner;  // nothing: plans are constant

@@ -31,6 +31,7 @@ bool cycle_of_preset(const Settings& s) { return uses_gpu(s) && preset_of(s).set
 bool free_cycle(const Settings& s) { return s.gpu.cycle_us == 0; }
 bool latency_target(const Settings& s) { return s.gpu.latency_target_us != 0; }
 bool index_on_gpu(const Settings& s) { return uses_gpu(s) && preset_of(s).index_on_device(); }
+bool hot_keys(const Settings& s) { return uses_gpu(s) && preset_of(s).learns_hot_keys; }
 bool no_driver(const Settings& s) {
   const bool asks = preset_of(s).needs_device || s.gpu.which != "auto";
   return !uses_gpu(s) || !asks || s.gpu.which == "sim";

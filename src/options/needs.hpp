@@ -31,6 +31,7 @@ bool cycle_of_preset(const Settings& s);
 bool free_cycle(const Settings& s);
 bool latency_target(const Settings& s);
 bool index_on_gpu(const Settings& s);
+bool hot_keys(const Settings& s);
 bool no_driver(const Settings& s);
 bool may_be_ordered(const Settings& s);
 bool order(const Settings& s);

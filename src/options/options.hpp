@@ -39,6 +39,10 @@ struct GpuOptions {
   std::string calibration;         // file; empty: calibration_path()
   std::uint64_t values_bytes = 0;  // ReplicaImagesOptions
   unsigned value_max_bytes = 128;
+  std::uint64_t hot_bytes = hot_bytes_default;  // EngineOptions::hot_memory_bytes
+  unsigned hot_latency_us = 50;                 // the router's target; 0: none
+  double hot_threshold = 0;                     // RouterOptions
+  unsigned hot_model = 0;                       // PopularityKind
 };
 
 struct Settings {

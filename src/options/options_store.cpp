@@ -187,12 +187,14 @@ constexpr std::array store_table{
            .kind = Kind::choice,
            .help = "who searches the index: cpu; auto (a GPU, for batches that it answers sooner); mirrored (a GPU, "
                    "whenever it can); mega-kv (a GPU, which alone has the index); memcachedgpu (a GPU, with plain "
-                   "reads whole, over a fixed table of sets); heterokv (the host, in an ordered tree of hash tables)",
+                   "reads whole, over a fixed table of sets); heterokv (the host, in an ordered tree of hash tables); "
+                   "kvcg (as mega-kv, but for hot keys, which the host answers)",
            .field = server<&ServerOptions::preset>,
            .effect = Effect::strict,
-           .memcached_help = "who searches the index: 0 the CPU, 1 a GPU where that is sooner (default), 2 a GPU, 3 a "
-                             "GPU that has it, 4 a "
-                             "GPU in sets that evict, 5 the CPU in a tree of hash tables",
+           .memcached_help =
+               "who searches the index: 0 the CPU, 1 a GPU where that is sooner (default), 2 a GPU, 3 a "
+               "GPU that has it, 4 a "
+               "GPU in sets that evict, 5 the CPU in a tree of hash tables, 6 a GPU that has it, but for hot keys",
            .extended = "preset"},
     Option{.name = "index",
            .group = "Processors",
@@ -313,6 +315,42 @@ constexpr std::array store_table{
            .extended = "gpu_value_max",
            .needs = {Need{needs::copies_of_items, "has no effect where a GPU has no copies of items",
                           "preset,gpu,gpu-values"}}},
+    Option{.name = "hot-memory",
+           .group = "Processors",
+           .kind = Kind::size,
+           .help = "with kvcg: memory for hot keys, 32 bytes each; 0: none is hot",
+           .field = gpu<&GpuOptions::hot_bytes>,
+           .minimum = 0,
+           .maximum = 4 * gib,
+           .extended = "hot_memory",
+           .needs = {Need{needs::hot_keys, "is of use with preset kvcg and a GPU alone", "preset,gpu"}}},
+    Option{
+        .name = "hot-latency-target",
+        .group = "Processors",
+        .kind = Kind::integer,
+        .help =
+            "with kvcg: microseconds for 99 % of hot keys' requests; if they take longer, fewer keys are hot; 0: none",
+        .field = gpu<&GpuOptions::hot_latency_us>,
+        .minimum = 0,
+        .maximum = 1'000'000,
+        .needs = {Need{needs::hot_keys, "is of use with preset kvcg and a GPU alone", "preset,gpu"}}},
+    Option{.name = "hot-threshold",
+           .group = "Processors",
+           .kind = Kind::real,
+           .help = "with kvcg: percentage of all requests that makes a key hot; 0: found out while it serves",
+           .field = gpu<&GpuOptions::hot_threshold>,
+           .minimum = 0,
+           .maximum = 100,
+           .needs = {Need{needs::hot_keys, "is of use with preset kvcg and a GPU alone", "preset,gpu"}}},
+    Option{.name = "hot-model",
+           .group = "Processors",
+           .kind = Kind::choice,
+           .help = "with kvcg: what learns hot keys: sketch, or histogram (KVCG's) of 10,000 classes of keys",
+           .field = gpu<&GpuOptions::hot_model>,
+           .minimum = 0,
+           .maximum = 1,
+           .choices = "sketch|histogram",
+           .needs = {Need{needs::hot_keys, "is of use with preset kvcg and a GPU alone", "preset,gpu"}}},
 };
 
 }  // namespace

@@ -7,7 +7,7 @@
 namespace tandem {
 namespace {
 
-constexpr std::array<PresetRow, 6> built_in = {{
+constexpr std::array<PresetRow, 7> built_in = {{
     {.preset = Preset::cpu,
      .name = "cpu",
      .what = "the host runs everything",
@@ -69,6 +69,17 @@ constexpr std::array<PresetRow, 6> built_in = {{
      .needs_device = false,
      .sets_cycle = false,
      .has_threshold = false},
+    {.preset = Preset::kvcg,
+     .name = "kvcg",
+     .what = "GPUs have the index; the host answers hot keys, and learns which they are (KVCG)",
+     .index_kind = "cuckoo",
+     .placement = Placement::on_device,
+     .placement_with_values = Placement::on_device,
+     .offload = Offload::always,
+     .needs_device = true,
+     .sets_cycle = true,
+     .has_threshold = false,
+     .learns_hot_keys = true},
 }};
 
 constexpr bool are_in_order() {

@@ -10,13 +10,14 @@ namespace {
 
 TEST(Preset, NumbersAreThoseOfTheOption) {
   // Settings and scripts have them.
-  EXPECT_EQ(preset_choices(), "cpu|auto|mirrored|mega-kv|memcachedgpu|heterokv");
+  EXPECT_EQ(preset_choices(), "cpu|auto|mirrored|mega-kv|memcachedgpu|heterokv|kvcg");
   EXPECT_EQ(number_of(Preset::cpu), 0u);
   EXPECT_EQ(number_of(Preset::automatic), 1u);
   EXPECT_EQ(number_of(Preset::mirrored), 2u);
   EXPECT_EQ(number_of(Preset::mega_kv), 3u);
   EXPECT_EQ(number_of(Preset::memcached_gpu), 4u);
   EXPECT_EQ(number_of(Preset::hetero_kv), 5u);
+  EXPECT_EQ(number_of(Preset::kvcg), 6u);
 }
 
 TEST(Preset, ARowOffloadsIfItsPlacementHasAPlanThatDoes) {

@@ -215,6 +215,13 @@ void serve(Settings& settings, ServerStyle style, Engine& engine, Daemon& daemon
   server.wait();
 }
 
+void learn_hot_keys(EngineOptions& engine, const GpuOptions& asked, const PresetRow& preset) {
+  engine.hot_memory_bytes = preset.hot_bytes(asked.hot_bytes);
+  engine.router.kind = static_cast<PopularityKind>(asked.hot_model);
+  engine.router.threshold = asked.hot_threshold / 100;
+  engine.router.controller.latency_target_ns = 1e3 * asked.hot_latency_us;
+}
+
 }  // namespace
 
 int run_server(Settings settings, ServerStyle style, const ChangedSettings& changed_settings) {
@@ -256,6 +263,7 @@ int run_server(Settings settings, ServerStyle style, const ChangedSettings& chan
   const PresetRow& preset = presets()[settings.server.preset];
   settings.engine.index_kind = index_kind_of(settings);
   settings.engine.index_on_device = preset.index_on_device();
+  learn_hot_keys(settings.engine, settings.gpu, preset);
   settings.engine.device_values = {.bytes = preset.value_bytes(settings.gpu.values_bytes, settings.engine.memory_bytes),
                                    .item_bytes = settings.gpu.value_max_bytes};
   // A simulated device shares the processors with everything else, so it may be late without being lost.

@@ -108,6 +108,8 @@ PLANS = {
     "halves": Plan(f"{ON_DEVICES} --gpu-steal --preset mirrored", f"--plan mirrored {IN_PROCESS}"),
     # The same two, and the host has no index.
     "device": Plan(f"{ON_DEVICES} --preset mega-kv", f"--plan device {IN_PROCESS}"),
+    # Hot keys turn hot and cold all the time, and the host answers them.
+    "hot": Plan(f"{ON_DEVICES} --preset kvcg", f"--plan hot {IN_PROCESS} --host-percent 40"),
     # One alone, which locates the keys of text for the lane.
     "located-device": Plan(f"--gpu {GPU} --preset mega-kv", f"--plan device --gpu {GPU}"),
     # Batch by batch the host or a device, at the same time and for the same keys; over TCP, of batches with a control
@@ -184,6 +186,8 @@ SHORT += [("embedded", "mixed", scenario) for scenario in ("calm", "eviction", "
 SHORT += [(over, "halves", scenario) for over in ("tcp", "embedded") for scenario in ("calm", "growth")]
 SHORT += [("embedded", "stolen", "calm")] if DEVICES > 1 else []
 SHORT += [(over, "mixed-device", "calm") for over in ("tcp", "embedded")]
+SHORT += [("embedded", "hot", scenario) for scenario in SCENARIOS if fits("hot", scenario)]
+SHORT += [("tcp", "hot", scenario) for scenario in ("calm", "eviction")]
 SHORT += [("tcp", "located-device", scenario) for scenario in SCENARIOS if fits("located-device", scenario)]
 SHORT += [("embedded", plan, "calm") for plan in BATCH_PLANS]
 SHORT += [("embedded", "halves-drawn", scenario) for scenario in ("eviction", "growth", "flush")]
@@ -264,11 +268,16 @@ def check_facts(result: Result, over: str, plan: str, scenario: Scenario) -> Non
     if plan == "halves-drawn":
         assert min(facts["device_operations"], facts["host_operations"]) > facts["operations"] / 10, facts
         assert facts["keys_answered_by_both"] > facts["hot_keys"] / 2, facts
+    if plan == "hot" and over == "embedded":
+        assert facts["hot_queries"] > facts["operations"] / 50, facts
+        assert min(facts["turned_hot"], facts["turned_cold"]) > 100, facts
     if plan.startswith("mixed"):
         check_mix(result, over, plan)
     if plan == "stolen" and over == "embedded":  # a server's workers need not be pressed
         assert facts["stolen"] > 0 and facts["device_operations"] > 0 and facts["keys_answered_by_both"] > 0, facts
-    if scenario.grows and "device" not in plan:  # there the table has room for as many as fit the memory
+    if (
+        scenario.grows and "device" not in plan and plan != "hot"
+    ):  # there the table has room for as many as fit the memory
         assert facts["index_bytes"] >= 4 * facts["index_bytes_before"], facts
     if scenario.moves:
         assert facts["pages_moved"] > 0, facts

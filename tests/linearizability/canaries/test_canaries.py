@@ -1,10 +1,11 @@
-"""A harness that finds nothing may be blind: each of ten planted bugs, a line or two each, must be found within a
+"""A harness that finds nothing may be blind: each of eleven planted bugs, a line or two each, must be found within a
 bounded number of operations. `make test-canaries` builds them; the same recordings without the bugs must pass.
 
 Two strike once in the life of a process, the third whenever a reader still looks at what is to be used again, the
 fourth always: no writer locks its set. Of scans are five: three leave out a second look (docs/decisions/0039,
 steps 4 to 6), one tells the order of a change when threads have seen it, and one, once, leaves a removed key there.
-One returns as the old item of a write what the search had found.
+One returns as the old item of a write what the search had found. One does not tell a device what was written to a hot
+key when it turns cold.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ OPERATIONS = 60_000  # of a history; then all keys are looked at again
 # cells that must make room for other cells; for unlocked_set writers of one set at the same time; for skip_dirty_log a
 # device with copies of items (where it only locates keys, the host asks its own index for what it does not find). For
 # those of scans, hot keys in several leaves.
+HOT = "--plan hot --gpu sim --devices 1 --host-percent 40 --hot-keys 40 --ballast-percent 10"
 SCANS = "--scan-percent 12 --hot-keys 6 --burst 3 --rewrite-percent 100"
 SCANS_EMBEDDED = f"{SCANS} --plan cpu --ordered 1 --leaf-cells 16 --pause-us 100 --ballast-percent 30"
 CANARIES = {
@@ -39,6 +41,7 @@ CANARIES = {
     "embedded-late_order": (SCANS_EMBEDDED, None),
     "embedded-ghost": (SCANS_EMBEDDED, None),
     "embedded-old_outside": ("--plan cpu --ballast-percent 5", None),
+    "embedded-router_flips": (HOT, None),
     "tcp-old_outside": ("--ballast-percent 5", "--gpu off"),
     "tcp-skip_dirty_log": ("--ballast-percent 60", "--gpu sim --preset mirrored --gpu-values 16MiB"),
     "tcp-drop_displacement": ("--ballast-percent 40", "--gpu off --memory 64MiB --item-expected 1048576"),

@@ -1,6 +1,8 @@
 // The store in this process a layer below its public API: what a session's calls are made of (store/session.hpp), with
 // a plan for each call, devices in software that have faults, and pages that can be moved.
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <new>
@@ -191,7 +193,9 @@ EngineOptions engine_options(const TargetOptions& o, const Devices& devices) {
   e.tree = {.leaf_cells = o.leaf_cells, .node_children = std::clamp(o.leaf_cells, 8u, 256u)};
   e.scans_per_look = 1;
   e.devices = devices.all;
-  e.index_on_device = o.plan == "device";
+  e.index_on_device = o.plan == "device" || o.plan == "hot";
+  if (o.plan == "hot") e.hot_memory_bytes = 512 << 10;
+  e.learns_hot_keys = false;
   e.scheduler.steal = o.devices > 1 && !e.index_on_device;
   if (o.plan == "values") e.device_values.bytes = o.values_bytes;
   return e;
@@ -206,6 +210,11 @@ class EngineTarget final : public Target {
     }
     if (!o.batch_plan.empty() && o.batch_plan != "drawn")
       require_feasible(engine_.placement(), Plan::parse(o.batch_plan));
+    if (o.plan == "hot") flipper_ = std::thread([this] { flip(); });
+  }
+  ~EngineTarget() override {
+    ends_ = true;
+    if (flipper_.joinable()) flipper_.join();
   }
   std::unique_ptr<Client> client(std::uint64_t seed) override {
     return std::make_unique<EngineClient>(engine_, options_, seed);
@@ -222,6 +231,9 @@ class EngineTarget final : public Target {
             .index_bytes = s.index_bytes,
             .searched_batches = searched_batches,
             .image_hits = s.counters.device_images,
+            .hot_queries = s.counters.hot_queries,
+            .turned_hot = hot_stats().promoted,
+            .turned_cold = hot_stats().cleaned,
             .devices_lost = static_cast<std::uint64_t>(std::ranges::count_if(devices_.simulated, &SimDevice::lost)),
             .handed_over = handed_over,
             .stolen = s.counters.device_stolen};
@@ -243,6 +255,21 @@ class EngineTarget final : public Target {
   }
 
  private:
+  HotTableStats hot_stats() const {
+    const auto stats = engine_.hot_key_stats();
+    return stats ? stats->table : HotTableStats{};
+  }
+  // Most of the keys are hot, then others; a call whose keys all are asks no device.
+  void flip() {
+    std::mt19937_64 random(options_.seed);
+    std::array<std::uint8_t, 64> bins{};
+    while (!ends_) {
+      for (std::uint8_t& bin : bins) bin = random() % 8 != 0;
+      engine_.set_hot_model(HotModel::of_bins(bins));
+      std::this_thread::sleep_for(1ms);
+    }
+  }
+
   // Which call of fault() loses a device in any case; 0: none. One seed in four has one, among them the first, so that
   // a few seeds are sure to have lost one, sooner or later.
   std::uint64_t lost_at() const noexcept { return options_.seed % 4 == 1 ? 1 + options_.seed / 4 % 16 : 0; }
@@ -251,6 +278,8 @@ class EngineTarget final : public Target {
   const Devices devices_;
   Engine engine_;
   std::uint64_t faults_ = 0;
+  std::atomic<bool> ends_{false};
+  std::thread flipper_;
 };
 
 }  // namespace

@@ -37,7 +37,9 @@ struct TargetOptions {
 
 // What tells whether a run was what its name says.
 struct TargetStats {
-  std::uint64_t evictions = 0, pages_moved = 0, index_bytes = 0, searched_batches = 0, image_hits = 0, devices_lost = 0;
+  std::uint64_t evictions = 0, pages_moved = 0, index_bytes = 0, searched_batches = 0, image_hits = 0;
+  std::uint64_t hot_queries = 0, turned_hot = 0, turned_cold = 0;  // queries of hot keys; keys
+  std::uint64_t devices_lost = 0;
   std::uint64_t handed_over = 0, stolen = 0;  // queries: a device was asked; workers kept them of batches that it was
 };
 

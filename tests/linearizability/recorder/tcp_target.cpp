@@ -393,6 +393,9 @@ class Server final : public Target {
             .index_bytes = number_after(s, "STAT hash_bytes "),
             .searched_batches = number_after(gpu, "STAT gpu:batches "),
             .image_hits = number_after(gpu, "STAT gpu:values_hits "),
+            .hot_queries = number_after(gpu, "STAT gpu:hot_queries "),
+            .turned_hot = number_after(gpu, "STAT gpu:hot_promoted "),
+            .turned_cold = number_after(gpu, "STAT gpu:hot_cleaned "),
             .handed_over = number_after(gpu, "STAT gpu:queries "),
             .stolen = number_after(gpu, "STAT gpu:queries_stolen ")};
   }
