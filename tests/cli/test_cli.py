@@ -109,6 +109,7 @@ def test_plans_are_listed_by_placement_with_the_reasons_against_others() -> None
         "mega-kv",
         "memcachedgpu",
         "heterokv",
+        "kvcg",
     ]
     feasible = {p["name"]: p["feasible"] for p in told["placements"]}
     assert {name: len(plans) for name, plans in feasible.items()} == {
