@@ -93,6 +93,8 @@ TEST(HotTable, RetiresOrForgetsAll) {
     items.push_back(store.heap.location_of(store.index.find(store.fingerprint(key), key, seen)));
   }
   const Location a = items[0], b = items[1], c = items[2];
+  for (const Location displaced : {a, b})
+    store.heap.at(displaced)->state_word.store(static_cast<std::uint64_t>(ItemState::dead), std::memory_order_relaxed);
   ASSERT_TRUE(rig.table.promote(one_key, a));
   ASSERT_TRUE(rig.table.put(one_key, a, b));
   ASSERT_TRUE(rig.table.put(one_key, b, c));
