@@ -59,7 +59,7 @@ Measured Engine::HotKeys::measured() noexcept {
   const StoreTotals counters = engine.counters();
   HotLatencyTotals now = engine.hot_latencies(), since = now;
   since.subtract(before);
-  before = now;
+  before = std::move(now);
   return {.operations = counters.cmd_get + counters.cmd_set + counters.cmd_touch,
           .hot_p99_ns = since.hot.quantile(0.99) * ns,
           .cold_p99_ns = since.cold.quantile(0.99) * ns};

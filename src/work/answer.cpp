@@ -98,6 +98,10 @@ TD_INLINE void Work::run_while(MayRun may_run) {
   }
 }
 
+void Work::run_while_it_may() {
+  run_while([this] { return lane_.may_run(); });
+}
+
 TD_INLINE void Work::run_all() {
   run_while([this] {
     if (TD_LIKELY(!runner_->has_devices())) return true;
@@ -181,7 +185,7 @@ void Work::run_asked() {
     }
     if (!any || !lane_.ask(in_.segments)) return;
     const auto before = executed();
-    run_while([this] { return lane_.may_run(); });
+    run_while_it_may();
     lane_.end_asking();
     if (executed() == before) return;
   }

@@ -30,7 +30,7 @@ void Work::answer_hot() {
     any = any || !segment.stopped;
   }
   open_ = nullptr;
-  if (any) run_while([this] { return lane_.may_run(); });
+  if (any) run_while_it_may();
   if (TD_UNLIKELY(open_ != nullptr)) drop_open_message();
   lane_.set_answers(nullptr, nullptr);
   end_hot();

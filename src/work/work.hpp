@@ -160,6 +160,7 @@ class Work final : LaneOwner {
   template <class MayRun>
   void run_while(MayRun may_run);
   void run_all();
+  void run_while_it_may();
   void run_asked();
   void open_raw() noexcept;
   void pass_over(LaneSegment& segment) noexcept;
