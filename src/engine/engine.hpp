@@ -65,9 +65,9 @@ struct EngineOptions {
   // a device is lost, the index is rebuilt on the host. Changes are sent every `change_cycles` scheduling cycles.
   bool index_on_device = false;
   std::uint32_t change_cycles = 2;
-  std::uint64_t hot_memory_bytes =
-      0;                        // for hot keys then, which the host answers; at least HotTable::bytes_min; 0: none
-  bool learns_hot_keys = true;  // which keys are hot; false: Engine::set_hot_keys() says so
+  // For hot keys then, which the host answers; at least HotTable::bytes_min; 0: no key is hot.
+  std::uint64_t hot_memory_bytes = 0;
+  bool learns_hot_keys = true;  // false: Engine::set_hot_model() says which keys are hot
   RouterOptions router{};
   SchedulerOptions scheduler{};
   // The plan beside one device, and whether its replica rests, follow the load (Controller), unless

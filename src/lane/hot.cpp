@@ -19,7 +19,7 @@ void offer(Context& context, Fingerprint f, std::string_view key, bool is_write,
 }  // namespace
 
 bool is_whole_command(const State& state, const Strip& strip, std::uint32_t i) noexcept {
-  if (state.rows == nullptr || state.segments.empty()) return true;  // a call
+  if (state.rows == nullptr) return true;  // a call
   const Query& row = state.rows->batch.query(place_of(state, strip) + i);
   return row.continues_line == 0 && ends_command(row);
 }

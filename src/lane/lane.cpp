@@ -344,7 +344,7 @@ bool choose_source(State& s) noexcept {
     s.source = Source::text;  // while the context waited for the index, its flights were let go
     return true;
   }
-  if (s.source == Source::found || s.source == Source::hot) return true;
+  if (has_any_query(s.source)) return true;
   // No device locates keys in packets or datagrams.
   for (LaneSegment& segment : s.segments)
     segment.stopped = segment.stopped || segment.binary || segment.frame != nullptr;
@@ -457,8 +457,8 @@ void Lane::set_rows_only(bool rows_only) noexcept { state_->rows_only = rows_onl
 void Lane::always_defer() noexcept { state_->always_defers = true; }
 
 bool Lane::may_run() const noexcept {
-  return state_->source == lane::Source::located || state_->source == lane::Source::found ||
-         state_->source == lane::Source::hot || !context_.shared.placement.wants_search();
+  return state_->source == lane::Source::located || lane::has_any_query(state_->source) ||
+         !context_.shared.placement.wants_search();
 }
 
 std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t output_bytes_max, bool time_parse,

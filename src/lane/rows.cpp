@@ -204,7 +204,7 @@ bool may_be_known(const State& state, const LaneSegment& segment) noexcept {
 
 std::uint32_t take_rows(State& state, LaneSegment& segment, std::uint32_t place, std::uint32_t places) noexcept {
   // While devices alone have the index, nothing else searches for a row.
-  if (TD_UNLIKELY(state.is_elsewhere) && state.source != Source::found && state.source != Source::hot) return 0;
+  if (TD_UNLIKELY(state.is_elsewhere) && !has_any_query(state.source)) return 0;
   if (TD_UNLIKELY(!has_rows(state))) {
     segment.left = true;
     return 0;

@@ -247,6 +247,8 @@ enum class Source : std::uint8_t {
 };
 // Whether a device was given the input.
 constexpr bool has_input(Source s) noexcept { return s == Source::located || s == Source::runs; }
+// Whether it has candidates for the queries of any command, of packets and datagrams, too.
+constexpr bool has_any_query(Source s) noexcept { return s == Source::found || s == Source::hot; }
 
 // Where a key's cells are, by the index's kind. The hot path is the table's: one comparison tells all other kinds from
 // it, that a kind has stages of its own (has_own_stages()), or does not search buckets (`set` and what follows).

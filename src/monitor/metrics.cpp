@@ -243,7 +243,7 @@ void put_planner(Families& f, const net::ServerSnapshot& s) {
 }
 
 // Each family has a value for each GPU.
-void put_hot_keys(Families& f, const net::ServerSnapshot& s) {
+void put_hot_table(Families& f, const net::ServerSnapshot& s) {
   f.gauge("tandem_hot_keys", "Keys that the host answers, though a GPU has the index (preset kvcg).");
   f.put(s.hot->table.keys);
   f.counter("tandem_hot_queries_total", "Queries of hot keys, answered without a GPU.");
@@ -378,7 +378,7 @@ std::string metrics_text(const net::ServerSnapshot& snapshot, const HotKeys& hot
   put_commands(f, snapshot.engine.counters);
   put_latencies(f, snapshot);
   put_devices(f, snapshot);
-  if (snapshot.hot) put_hot_keys(f, snapshot);
+  if (snapshot.hot) put_hot_table(f, snapshot);
   put_planner(f, snapshot);
   put_items(f, snapshot.engine);
   put_memory_file(f, snapshot);

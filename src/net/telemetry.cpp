@@ -89,7 +89,7 @@ void put_device(StatSink& sink, std::string_view prefix, const DeviceStats& d) {
   stat("log_bytes", d.replica.log_bytes);
 }
 
-void put_hot_keys(StatSink& sink, const HotKeyStats& hot, std::uint64_t queries) {
+void put_hot_table(StatSink& sink, const HotKeyStats& hot, std::uint64_t queries) {
   const auto stat = [&sink](std::string_view name, const auto& value) {
     if constexpr (std::is_same_v<std::remove_cvref_t<decltype(value)>, double>) {
       put(sink, fmt::format("gpu:hot_{}", name), fmt::format("{:.6f}", value));
@@ -388,7 +388,7 @@ void Telemetry::stats_device(StatSink& sink) const {
     for (std::size_t p = 0; p < processor_count; ++p)
       stat(fmt::format("{}:{}_queries", task_names[t], processor_names[p]), ran.queries[t][p]);
   }
-  if (const auto hot = state_.engine.hot_key_stats()) put_hot_keys(sink, *hot, counters.hot_queries);
+  if (const auto hot = state_.engine.hot_key_stats()) put_hot_table(sink, *hot, counters.hot_queries);
   if (devices.size() == 1) return put_device(sink, "gpu:", devices.front());
   const auto sum = [&](std::string_view name, std::uint64_t DeviceStats::* count) {
     std::uint64_t all = 0;

@@ -140,7 +140,6 @@ void HotController::end_base() noexcept {
 }
 
 bool HotController::is_better(const Window& trial) const noexcept {
-  // A threshold that no key passes is no choice.
   if (has_none(base_)) return trial_octaves_ < octaves_;
   if (has_none(trial)) return false;
   if (fits(trial) != fits(base_)) return fits(trial);

@@ -1,14 +1,12 @@
 // Chooses from which popularity on keys are hot, and whether any is, by what the store does with that choice. A
 // decision without a clock and without a thread, as the planner's.
 //
-// - A hill climb over octaves above the least threshold: a window as it is, one with a step; a step that is better
-// stays,
-//   another one is taken back, and the next one is shorter and goes the other way. Better: the hot keys' p99 within the
-//   target, then more operations. Of what is equal more hot keys are better, if they are answered sooner than cold
-//   ones.
+// - A hill climb over octaves above the least threshold: a window as it is, one with a step. A step that is better
+//   stays; another one is taken back, and the next one is shorter and goes the other way. Better: the hot keys' p99
+//   within the target, then more operations. Of what is equal more hot keys are better, if they are answered sooner
+//   than cold ones. A threshold that no key passes is no choice.
 // - A probe now and then without hot keys (or with them, where they did not pay), beside the windows before and after
-// it:
-//   what does more operations stays.
+//   it: what does more operations stays.
 // Both begin again when the load has changed, by what is done with the same choice.
 //
 // Source: Caffeine's climber (Einziger et al., Adaptive software cache management, 2018). Departure: a step that does

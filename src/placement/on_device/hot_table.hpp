@@ -86,7 +86,6 @@ class HotTable {
     }
     return {};
   }
-  TD_INLINE void prefetch(Fingerprint f) const noexcept { prefetch_read(&bucket_of(f.signature)); }
 
   // --- under the stripe of `f`
 
