@@ -269,7 +269,8 @@ def check_facts(result: Result, over: str, plan: str, scenario: Scenario) -> Non
         assert min(facts["device_operations"], facts["host_operations"]) > facts["operations"] / 10, facts
         assert facts["keys_answered_by_both"] > facts["hot_keys"] / 2, facts
     if plan == "hot" and over == "embedded":
-        assert facts["hot_queries"] > facts["operations"] / 50, facts
+        share = 200 if scenario.grows else 50  # one key of 20,000 is asked for less often, and less often sampled
+        assert facts["hot_queries"] > facts["operations"] / share, facts
         assert min(facts["turned_hot"], facts["turned_cold"]) > 100, facts
     if plan.startswith("mixed"):
         check_mix(result, over, plan)
