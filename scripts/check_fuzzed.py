@@ -72,8 +72,8 @@ def text_words(root: Path) -> set[str]:
     parsers = source(
         root,
         *(f"src/codec/{name}.cpp" for name in ("text_parser", "config_lines", "admin", "control", "replies_binary")),
-        "src/net/control*.cpp",
-        "src/net/telemetry.cpp",
+        "src/operate/control*.cpp",
+        "src/operate/telemetry.cpp",
     )
     words = set(re.findall(r'(?:command|group|words_?\[\d\]|text) == "([a-z_]+)"', parsers))
     words |= set(re.findall(r'\{"([a-z]+)", (?:watch_event|DebugItem)::', parsers))
@@ -202,12 +202,12 @@ def has_options(blobs: list[bytes]) -> Callable[[str], bool]:
     return lambda name: name in found
 
 
-TEXT = ("parser_fuzz", "meta_flags_fuzz", "net_fuzz")
+TEXT = ("parser_fuzz", "meta_flags_fuzz", "server_fuzz")
 KINDS: dict[str, tuple[Callable[[Path], set[str]], Callable[[list[bytes]], Callable[[str], bool]], tuple[str, ...]]] = {
     "word": (text_words, has_words, TEXT),
     "meta": (meta_commands, has_words, TEXT),
     "flag": (meta_flags, has_flags, TEXT),
-    "opcode": (opcodes, has_opcodes, ("net_fuzz",)),  # which executes them
+    "opcode": (opcodes, has_opcodes, ("server_fuzz",)),  # which executes them
     "setting": (settings, has_settings, ("config_fuzz",)),
     "option": (memcached_options, has_options, ("memcached_fuzz",)),
 }
@@ -289,7 +289,7 @@ def self_test() -> None:
         assert not (files or name in command_lines(ROOT)) or told, f"surface {name} is not missed"
         told = surface_problems(ROOT, {})
         assert targets or any(p.startswith(f"surface {name}: ") for p in told), f"surface {name} needs no reason"
-    assert readers(ROOT) >= {"net/acceptor.cpp", "monitor/http_server.cpp", "options/config_file.cpp"}
+    assert readers(ROOT) >= {"worker/acceptor.cpp", "monitor/http_server.cpp", "options/config_file.cpp"}
     flags = has_flags([b"set b 0 0 1\r\nget c f\r\nmg key v\r\nms k 2 T60 MS\r\nstats h", b" q", b" u x", b"E"])
     assert {f for f in "bcfhvTMqstukxE" if flags(f)} == {"v", "T", "M", "q"} and flags("MS") and not flags("MA")
     assert unescaped(r'"a\x0d\"b"') == b'a\r"b'

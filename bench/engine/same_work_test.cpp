@@ -14,10 +14,10 @@
 #include "bench/engine/plan.hpp"
 #include "bench/engine/tape.hpp"
 #include "bench/engine/wire.hpp"
-#include "net/acceptor.hpp"
-#include "net/control.hpp"
-#include "net/worker.hpp"
+#include "operate/control.hpp"
 #include "preset/preset.hpp"
+#include "worker/acceptor.hpp"
+#include "worker/worker.hpp"
 
 namespace tandem::bench {
 namespace {

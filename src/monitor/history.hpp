@@ -8,7 +8,7 @@
 #include <deque>
 #include <vector>
 
-#include "net/telemetry.hpp"
+#include "operate/telemetry.hpp"
 
 namespace tandem::monitor {
 

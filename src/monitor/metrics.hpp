@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "net/telemetry.hpp"
+#include "operate/telemetry.hpp"
 
 namespace tandem::monitor {
 

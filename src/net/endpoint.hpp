@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "net/fd.hpp"
+#include "net/options.hpp"
 #include "net/peer_address.hpp"
-#include "net/server.hpp"
 
 namespace tandem::net {
 

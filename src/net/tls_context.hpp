@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "net/server.hpp"
+#include "net/options.hpp"
 
 namespace tandem::net {
 

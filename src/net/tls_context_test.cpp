@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include "net/tls_test_client.hpp"
+#include "net/tls_test_files.hpp"
 
 namespace tandem::net::test {
 namespace {

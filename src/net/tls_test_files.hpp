@@ -11,7 +11,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "net/server.hpp"
+#include "net/options.hpp"
 #include "net/tls_context.hpp"
 
 namespace tandem::net::test {

@@ -41,7 +41,7 @@ struct UdpDatagram {
   std::size_t bytes = 0;
   UdpReply reply{};
   std::optional<Parser> parser;
-  // What it has had of its share (net/messages.hpp).
+  // What it has had of its share (worker/messages.hpp).
   std::uint64_t looked_at = 0, messages = 0, message_bytes = 0;
 
   // Begins with its requests. The frame becomes that of a reply which fits one datagram, as most do. REQUIRES: it is

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "engine/engine.hpp"
-#include "net/server.hpp"
+#include "net/options.hpp"
 #include "options/needs.hpp"
 
 namespace tandem::cli {

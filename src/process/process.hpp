@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "net/server.hpp"
+#include "net/options.hpp"
 
 namespace tandem::cli {
 

@@ -75,7 +75,15 @@ def test_archive_is_small_and_complete(bundle: Path) -> None:
     for name in ("run", "README.txt", "bench-format.md", "bin/tandem", "bin/bench_parts"):
         assert (bundle / name).is_file()
     names = {path.name for path in (bundle / "tests").iterdir()}
-    assert {"base_test", "heap_test", "index_test", "net_test", "codec_test", "engine_test", "embedded_test"} <= names
+    assert {
+        "base_test",
+        "heap_test",
+        "index_test",
+        "operate_test",
+        "codec_test",
+        "engine_test",
+        "embedded_test",
+    } <= names
 
 
 def test_programs_are_static_and_stripped(bundle: Path) -> None:

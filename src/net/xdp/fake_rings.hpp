@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/platform.hpp"
-#include "net/state.hpp"
+#include "net/event_fd.hpp"
 #include "net/xdp/xdp_port.hpp"
 
 namespace tandem::net::test {

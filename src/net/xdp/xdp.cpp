@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "net/server.hpp"
+#include "net/options.hpp"
 #include "net/xdp/error.hpp"
 
 #if defined(TANDEM_XDP)
