@@ -23,7 +23,7 @@ namespace {
 struct EngineArguments {
   bench::EngineSettings settings;
   std::vector<std::string> alternate, plans;
-  std::string items = "192MiB", every = "2ms", protocol = "text", sink = "copy", json;
+  std::string items = "192MiB", every = "2ms", timeline, protocol = "text", sink = "copy", json;
   bool quiet = false, no_cache_misses = false;
 };
 
@@ -68,6 +68,16 @@ void add_plan_options(CLI::App& app, EngineArguments& g) {
       ->excludes(batch);
 }
 
+// Which keys are asked for, and when that begins.
+void add_popularity_options(CLI::App& app, EngineArguments& g) {
+  bench::EngineSettings& s = g.settings;
+  app.add_option("--theta", s.theta, "skew of the zipf workloads, in place of 0.99");
+  app.add_option("--shift-ops", s.shift_ops, "of the zipf workloads: after so many requests other keys are popular");
+  app.add_option("--shift-keys", s.shift_keys, "by so many ranks");
+  app.add_flag("--from-start", s.from_start, "nothing is compared, and no hot key learnt, before the first turn");
+  app.add_option("--timeline", g.timeline, "with --json: mean latencies of stretches of this length, such as 10ms");
+}
+
 void add_engine_options(CLI::App& app, EngineArguments& g) {
   bench::EngineSettings& s = g.settings;
   app.add_option("--workloads", s.workloads,
@@ -76,7 +86,7 @@ void add_engine_options(CLI::App& app, EngineArguments& g) {
   app.add_option("--alternate", g.alternate, "two workloads that take each other's place, in place of --workloads")
       ->delimiter(',');
   app.add_option("--every", g.every, "with --alternate: how long each lasts")->capture_default_str();
-  app.add_option("--theta", s.theta, "skew of the zipf workloads, in place of 0.99");
+  add_popularity_options(app, g);
   auto* const keys = app.add_option("--keys", s.keys, "keys of a workload");
   app.add_option("--items", g.items, "or as many keys as fill so much item memory")
       ->capture_default_str()
@@ -137,6 +147,7 @@ void check_arguments(EngineArguments& g) {
     s.protocol = bench::parse_wire_protocol(g.protocol);
     s.sink = bench::parse_sink(g.sink);
     s.alternate_every_s = parse_duration(g.every);
+    if (!g.timeline.empty()) s.timeline_every_s = parse_duration(g.timeline);
     s.cache_misses = !g.no_cache_misses;
     for (const std::string& plan : g.plans) s.plans.push_back(bench::parse_plan_choice(plan));
     s.alternates = !g.alternate.empty();

@@ -25,7 +25,7 @@ std::string cell_of(const EngineSettings& settings) {
   return settings.cycles_us.front() == 0 ? cell : fmt::format("{} c{}", cell, settings.cycles_us.front());
 }
 
-Json timeline_json(const Measured& m) {
+Json alternation_json(const Measured& m) {
   Json timeline = Json::array();
   for (std::size_t i = 0; i + 1 < m.timeline.size(); ++i) {  // the last bucket is incomplete
     timeline.push_back({{"t", static_cast<double>(i + 1) * m.bucket_s},
@@ -34,18 +34,11 @@ Json timeline_json(const Measured& m) {
   return timeline;
 }
 
-// Stretches in which requests were received.
 Json latency_timeline_json(const Measured& m, double every_s) {
-  const double us = ns_per_tick() / 1e3;
-  Json timeline = Json::array();
-  for (std::size_t i = 0; i < m.latency_timeline.size(); ++i) {
+  Json timeline = timeline_json(m.latency_timeline, every_s);
+  for (std::size_t i = 0; i < timeline.size(); ++i) {
     const LatencyTimeline::Stretch& s = m.latency_timeline[i];
-    Json one{{"t", static_cast<double>(i + 1) * every_s}, {"ops_per_s", static_cast<double>(s.requests) / every_s}};
-    if (s.requests != 0) {
-      one["mean"] = static_cast<double>(s.ticks) * us / static_cast<double>(s.requests);
-      one["max"] = static_cast<double>(s.ticks_max) * us;
-    }
-    timeline.push_back(std::move(one));
+    if (s.requests != 0) timeline[i]["max"] = static_cast<double>(s.ticks_max) * ns_per_tick() / 1e3;
   }
   return timeline;
 }
@@ -215,8 +208,10 @@ class CellRun {
     store_.wait_until_settled();
     for (const auto& subject : subjects_) {
       rounds_.names.emplace_back(subject->name());
+      if (settings_.from_start) continue;
       say(fmt::format("comparing every reply of {}", subject->name()));
       first_errors_[rounds_.names.back()] = subject->verify();
+      if (auto* const wire = dynamic_cast<WireSubject*>(subject.get())) wire->settle_hot_keys();
     }
     store_.wait_until_settled();
     if (settings_.cache_misses && !engine_plan(settings_.plan).dispatches) {
@@ -246,7 +241,7 @@ class CellRun {
     const auto turn_ended = name == subject_wire && hooks_.turn ? hooks_.turn(store_.engine(), round) : nullptr;
     Measured m = subject.take(length_);
     const Json beside = turn_ended ? turn_ended() : Json();
-    const bool first = round == 0, last = round + 1 == settings_.rounds;
+    const bool first = round == 0 && !settings_.from_start, last = round + 1 == settings_.rounds;
     if (first) m.errors.add(first_errors_[name]);
     if (last) m.errors.add(subject.verify());
     Json result = turn_json(m.turn);
@@ -256,7 +251,7 @@ class CellRun {
       for (std::size_t i = 0; i < specs_.size(); ++i)
         phases.push_back({{"workload", specs_[i].name}, {"ops", m.ops_of_workload[i]}});
       result["phases"] = std::move(phases);
-      result["timeline"] = timeline_json(m);
+      result["timeline"] = alternation_json(m);
     }
     if (beside.is_object()) result.update(beside);
     rounds_.ops_per_s[name].push_back(m.turn.ops_per_s);
@@ -281,6 +276,7 @@ class CellRun {
       other_keys_ += m.errors.other_keys;
     }
     if (name == subject_wire && !misses_.groups.empty()) result["cache_misses"] = misses_.groups;
+    if (is_wire(name)) add_hot(m, settings_.timeline_every_s, result);
     if (is_wire(name) && !m.latency_timeline.empty())
       result["timeline"] = latency_timeline_json(m, settings_.timeline_every_s);
   }

@@ -53,6 +53,10 @@ std::vector<workload::Spec> specs_of(const EngineSettings& settings) {
     spec.keys =
         settings.keys != 0 ? settings.keys : keys_that_fill(spec, settings.item_bytes / (settings.alternates ? 2 : 1));
     spec.seed = settings.seed;
+    if (spec.popularity == workload::Popularity::zipf) {
+      spec.shift_ops = settings.shift_ops;
+      spec.shift_keys = settings.shift_keys;
+    }
     if (settings.theta && spec.popularity != workload::Popularity::uniform) spec.theta = *settings.theta;
     specs.push_back(spec);
   }
@@ -176,6 +180,9 @@ void check_devices(const EngineSettings& settings) {
     refuse(fmt::format("plan {}: one device begins with the input", settings.plan));
   if (chosen.plan == plan_located && kind != "cuckoo")
     refuse(fmt::format("plan {}: keys are located in the cuckoo index", settings.plan));
+  if (chosen.answers_hot && settings.protocol != WireProtocol::udp && settings.protocol != WireProtocol::raw)
+    refuse(fmt::format("plan {}: streams of so many requests go to a device whole: --protocol udp, or raw",
+                       settings.plan));
   if (settings.devices > devices_max)
     refuse(fmt::format("the index {} has {} device at most", settings.index, devices_max));
   if (chosen.placement == tandem::Placement::on_device && settings.index != "cuckoo")
@@ -269,6 +276,10 @@ std::string command_line(const EngineSettings& settings) {
   add(settings.alternates ? "alternate" : "workloads", fmt::format("{}", fmt::join(settings.workloads, ",")));
   if (settings.alternates) add("every", fmt::format("{}us", settings.alternate_every_s * 1e6));
   if (settings.theta) add("theta", fmt::format("{}", *settings.theta));
+  if (settings.shift_ops != 0) {
+    add("shift-ops", std::to_string(settings.shift_ops));
+    add("shift-keys", std::to_string(settings.shift_keys));
+  }
   if (settings.keys != 0) {
     add("keys", std::to_string(settings.keys));
   } else {
@@ -303,6 +314,8 @@ std::string command_line(const EngineSettings& settings) {
   } else {
     add("seconds", fmt::format("{}", settings.seconds));
   }
+  if (settings.from_start) line.append(" --from-start");
+  if (settings.timeline_every_s != 0) add("timeline", fmt::format("{:g}ms", settings.timeline_every_s * 1e3));
   if (settings.tape.ops != Tape::Limits{}.ops) add("requests", std::to_string(settings.tape.ops));
   add("seed", std::to_string(settings.seed));
   if (!settings.memory_file.empty()) add("memory-file", settings.memory_file);

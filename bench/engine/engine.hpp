@@ -23,11 +23,12 @@
 namespace tandem::bench {
 
 struct EngineSettings {
-  std::vector<std::string> workloads;  // presets
-  bool alternates = false;             // two workloads that alternate ...
-  double alternate_every_s = 0.002;    // ... at this interval
-  std::optional<double> theta;         // of zipf workloads, instead of 0.99
-  std::uint64_t keys = 0;              // 0: enough to fill item_bytes
+  std::vector<std::string> workloads;           // presets
+  bool alternates = false;                      // two workloads that alternate ...
+  double alternate_every_s = 0.002;             // ... at this interval
+  std::optional<double> theta;                  // of zipf workloads, instead of 0.99
+  std::uint64_t shift_ops = 0, shift_keys = 0;  // workload::Spec's, of zipf workloads
+  std::uint64_t keys = 0;                       // 0: enough to fill item_bytes
   std::uint64_t item_bytes = std::uint64_t{192} << 20;
   std::vector<unsigned> threads;  // empty: one for each processor
   std::vector<std::uint32_t> batches = {1024};
@@ -47,6 +48,7 @@ struct EngineSettings {
   // its latency begins. 0: a closed loop. Several make a cell each.
   std::vector<double> rates = {0};
   double timeline_every_s = 0;        // of latencies, in the runs; 0: none
+  bool from_start = false;            // the first turn comes without a comparison before, in which the store learns
   double miss_share = 0;              // of the GETs: of keys that were never stored
   std::vector<std::string> subjects;  // empty: all that apply
   unsigned rounds = 5;

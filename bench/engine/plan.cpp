@@ -36,6 +36,15 @@ std::uint32_t parse_count(std::string_view text) noexcept {
   return error == std::errc{} && stop == end ? number : 0;
 }
 
+// Throws std::invalid_argument.
+double parse_share(std::string_view text) {
+  double share = 0;
+  const char *const begin = text.data(), *const end = begin + text.size();
+  const auto [stop, error] = std::from_chars(begin, end, share);
+  if (error == std::errc{} && stop == end && share > 0 && share <= 1) return share;
+  throw std::invalid_argument(fmt::format("hot keys: expected a share above 0, at most 1, got \"{}\"", text));
+}
+
 }  // namespace
 
 Devices EnginePlan::devices(unsigned count) const {
@@ -76,17 +85,29 @@ std::span<const EnginePlan> all_engine_plans() {
                  plan_located_index, tandem::Placement::on_device, false},
       EnginePlan{"mega-kv-sim", "mega-kv with a device in software", plan_located_index, tandem::Placement::on_device,
                  true},
+      EnginePlan{
+          "kvcg",
+          "mega-kv, but for hot keys, which the host answers; kvcg@0.005: those with this share of all requests; "
+          "kvcg=0.001: this share of the keys",
+          plan_located_index, tandem::Placement::on_device, false, false, false, true},
+      EnginePlan{"kvcg-sim", "kvcg with a device in software", plan_located_index, tandem::Placement::on_device, true,
+                 false, false, true},
   };
   return plans;
 }
 
 EnginePlan engine_plan(std::string_view name_or_text, bool simulated) {
   if (name_or_text.find('[') != std::string_view::npos) return plan_of_text(name_or_text, simulated);
+  const std::size_t rule = std::min(name_or_text.find_first_of("@="), name_or_text.size());
   std::string names;
   for (const EnginePlan& plan : all_engine_plans()) {
-    if (plan.name == name_or_text) {
+    if (plan.name == name_or_text.substr(0, rule) && (rule == name_or_text.size() || plan.answers_hot)) {
       EnginePlan found = plan;
+      found.name = name_or_text;
       found.is_simulated |= simulated;
+      if (rule != name_or_text.size())
+        (name_or_text[rule] == '@' ? found.hot_threshold : found.hot_share) =
+            parse_share(name_or_text.substr(rule + 1));
       return found;
     }
     names.append(names.empty() ? "" : ", ").append(plan.name);

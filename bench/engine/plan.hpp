@@ -21,6 +21,10 @@ struct EnginePlan {
   bool is_simulated = false;  // by devices in software
   bool dispatches = false;    // between the threads, by leaf (dispatch.hpp)
   bool is_chosen = false;     // for each batch, as a server with preset auto does
+  // The host answers hot keys, as preset kvcg has it: those that have this share of all requests (0: the store finds
+  // out), or this share of the keys, the most popular ones (0: the store learns which).
+  bool answers_hot = false;
+  double hot_threshold = 0, hot_share = 0;
 
   bool uses_devices() const noexcept { return placement != tandem::Placement::host; }
   // The devices that the store needs for it: `count` of them, or none. Throws std::runtime_error: this machine has
@@ -31,7 +35,8 @@ struct EnginePlan {
 // The named plans.
 std::span<const EnginePlan> all_engine_plans();
 // From a name or a plan's text (plan/plan.hpp), with the first placement in which it is feasible; its devices are GPUs,
-// or `simulated`. Throws std::invalid_argument that lists the known plans, or says why the plan is nowhere feasible.
+// or `simulated`. kvcg@0.005: with a threshold; kvcg=0.001: with a share of the keys. Throws std::invalid_argument that
+// lists the known plans, or says why the plan is nowhere feasible.
 EnginePlan engine_plan(std::string_view name_or_text, bool simulated = false);
 
 // A plan with the threads and the batches that suit it.

@@ -28,6 +28,7 @@ EnginePlan plan_of(const EngineSettings& settings, const PlanChoice& choice) {
 // What its store needs.
 std::string level_of(const EnginePlan& plan) {
   if (plan.is_chosen) return plan.name;  // its replica rests by what its own turns write
+  if (plan.answers_hot) return plan.name + (plan.is_simulated ? ", simulated" : "");
   return fmt::format("{}{}", placement_names[static_cast<std::size_t>(plan.placement)],
                      plan.is_simulated ? ", simulated" : "");
 }
@@ -88,6 +89,7 @@ void take_turn_of(Contender& c, const workload::Spec& spec, unsigned round, unsi
   Json result = turn_json(m.turn);
   add_counts(m, result);
   add_wire(m, c.tapes.threads(), {}, result);
+  add_hot(m, 0, result);
   if (c.engine != nullptr) {
     const SteeringStats stats = c.engine->steering()->stats();
     ++c.chose[chosen_plan(stats.choice)];
@@ -250,6 +252,7 @@ Json PlanStores::run(const workload::Spec& spec) {
     c.settings.simulate = settings_.simulate && plan.uses_devices();
     say(fmt::format("comparing every reply of {}", c.name));
     c.first_errors = c.subject->verify();
+    c.subject->settle_hot_keys();
     const EngineStats stats = store_for(plan, spec).engine().stats();
     c.item_bytes = static_cast<double>(stats.item_bytes) / static_cast<double>(std::max<std::uint64_t>(stats.items, 1));
   }

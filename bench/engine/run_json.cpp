@@ -12,17 +12,6 @@ namespace {
 
 std::string sizes_text(const workload::Sizes& sizes) { return workload::to_string(sizes); }
 
-Json latency_json(const HistogramTotals& ticks) {
-  const double us = ns_per_tick() / 1e3;
-  Json json{{"count", ticks.count()},
-            {"mean", static_cast<double>(ticks.sum()) * us / static_cast<double>(ticks.count())}};
-  for (const auto& [name, share] :
-       {std::pair{"p50", 0.5}, std::pair{"p90", 0.9}, std::pair{"p95", 0.95}, std::pair{"p99", 0.99}})
-    json[name] = ticks.quantile(share) * us;
-  json["max"] = static_cast<double>(ticks.max()) * us;
-  return json;
-}
-
 // Cost per query of each task, and its share of their sum; nothing when a turn was so short that a task was never
 // timed.
 Json tasks_json(const Measured& m, const MissCounts& misses) {
@@ -65,6 +54,29 @@ Json device_json(const Measured::OnDevice& device) {
 
 }  // namespace
 
+Json latency_json(const HistogramTotals& ticks) {
+  const double us = ns_per_tick() / 1e3;
+  Json json{{"count", ticks.count()},
+            {"mean", static_cast<double>(ticks.sum()) * us / static_cast<double>(ticks.count())}};
+  for (const auto& [name, share] :
+       {std::pair{"p50", 0.5}, std::pair{"p90", 0.9}, std::pair{"p95", 0.95}, std::pair{"p99", 0.99}})
+    json[name] = ticks.quantile(share) * us;
+  json["max"] = static_cast<double>(ticks.max()) * us;
+  return json;
+}
+
+Json timeline_json(const std::vector<LatencyTimeline::Stretch>& stretches, double every_s) {
+  const double us = ns_per_tick() / 1e3;
+  Json timeline = Json::array();
+  for (std::size_t i = 0; i < stretches.size(); ++i) {
+    const LatencyTimeline::Stretch& s = stretches[i];
+    Json one{{"t", static_cast<double>(i + 1) * every_s}, {"ops_per_s", static_cast<double>(s.requests) / every_s}};
+    if (s.requests != 0) one["mean"] = static_cast<double>(s.ticks) * us / static_cast<double>(s.requests);
+    timeline.push_back(std::move(one));
+  }
+  return timeline;
+}
+
 std::string workload_names(const EngineSettings& settings) {
   std::string name = fmt::format("{}", fmt::join(settings.workloads, "/"));
   if (settings.theta) name += fmt::format(" theta {:g}", *settings.theta);
@@ -88,6 +100,7 @@ Json settings_json(const EngineSettings& settings, const std::vector<workload::S
   if (on_wire && settings.cycles_us.front() != 0) json["cycle_us"] = settings.cycles_us.front();
   if (on_wire && settings.rates.front() != 0) json["rate"] = settings.rates.front();
   if (on_wire && settings.miss_share != 0) json["miss_share"] = settings.miss_share;
+  if (settings.shift_ops != 0) json["shift_ops"] = settings.shift_ops;
   json["keys"] = spec.keys;
   json["key_bytes"] = sizes_text(spec.key_bytes);
   json["value_bytes"] = sizes_text(spec.value_bytes);

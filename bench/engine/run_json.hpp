@@ -21,4 +21,11 @@ Json turn_json(const Turn& turn);
 void add_counts(const Measured& m, Json& result);
 void add_wire(const Measured& m, unsigned threads, const MissCounts& misses, Json& result);
 
+// REQUIRES: the histogram is not empty.
+Json latency_json(const HistogramTotals& ticks);
+// Of stretches in which requests were received: their rate, and their latencies without the largest ones.
+Json timeline_json(const std::vector<LatencyTimeline::Stretch>& stretches, double every_s);
+// What the plan's hot keys, and the others, have had. Nothing: the plan knows none (hot.cpp).
+void add_hot(const Measured& m, double timeline_every_s, Json& result);
+
 }  // namespace tandem::bench

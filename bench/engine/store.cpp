@@ -4,10 +4,15 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <stdexcept>
 
+#include "base/hash.hpp"
 #include "bench/engine/wire.hpp"
+#include "bench/workload/stream.hpp"
 #include "engine/index_kinds.hpp"
+#include "preset/preset.hpp"
+#include "router/hot_model.hpp"
 
 namespace tandem::bench {
 namespace {
@@ -34,6 +39,14 @@ std::uint32_t contexts_max(const EngineSettings& settings) {
   std::uint32_t count = EngineOptions{}.contexts_max;
   for (const PlanChoice& choice : settings.plans) count += choice.threads * (1 + Runner::flights_default);
   return count;
+}
+
+// As a store with preset kvcg has it; for given ones, for as many as there are. 0: no key is hot.
+std::uint64_t hot_bytes(const EnginePlan& plan, std::uint64_t keys) {
+  if (!plan.answers_hot) return 0;
+  if (plan.hot_share == 0) return row_of(Preset::kvcg).hot_bytes(hot_bytes_default);
+  const double given = plan.hot_share * static_cast<double>(keys);
+  return std::max(HotTable::bytes_min, HotTable::bytes_of_key * static_cast<std::uint64_t>(std::ceil(given)));
 }
 
 bool same(const workload::Sizes& a, const workload::Sizes& b) {
@@ -76,7 +89,11 @@ LoadedStore::LoadedStore(const std::vector<workload::Spec>& specs, const EngineS
     memory_bytes_ = std::max(memory_bytes_, 3 * table_bytes + spare_bytes);
     item_bytes_expected_ = static_cast<std::uint32_t>(std::max<std::uint64_t>(memory_bytes_ * 5 / 6 / items, 32));
   }
+  const std::uint64_t hot_memory_bytes = hot_bytes(plan, items);
+  memory_bytes_ += hot_memory_bytes;
   if (plan.placement == tandem::Placement::mirrored_values) copies.bytes = memory_bytes_;
+  RouterOptions router;
+  router.threshold = plan.hot_threshold;
   engine_ = std::make_unique<Engine>(
       EngineOptions{.memory_bytes = memory_bytes_,
                     .item_bytes_expected = item_bytes_expected_,
@@ -86,6 +103,9 @@ LoadedStore::LoadedStore(const std::vector<workload::Spec>& specs, const EngineS
                     .ordered = index_ == "ordered",
                     .devices = plan.devices(settings.devices),
                     .index_on_device = plan.placement == tandem::Placement::on_device,
+                    .hot_memory_bytes = hot_memory_bytes,
+                    .learns_hot_keys = plan.hot_share == 0,
+                    .router = router,
                     .scheduler = {.processor = allowed_processors().back(), .steal = settings.steal},
                     .follows_load = plan.is_chosen,
                     .device_values = copies});
@@ -100,6 +120,20 @@ LoadedStore::LoadedStore(const std::vector<workload::Spec>& specs, const EngineS
   } else if (may_evict()) {
     evicted_share_ = static_cast<double>(stats.counters.evictions) / static_cast<double>(items);
   }
+  if (plan.hot_share != 0) give_hot_keys(plan.hot_share);
+}
+
+// The most popular keys, as Stream has their ranks.
+void LoadedStore::give_hot_keys(double share) {
+  const Keys& k = *keys_.front();
+  std::vector<Fingerprint> hot(static_cast<std::size_t>(std::ceil(share * static_cast<double>(k.spec.keys))));
+  std::vector<char> bytes(k.spec.key_bytes.most());
+  for (std::uint64_t rank = 0; rank < hot.size(); ++rank) {
+    const char* const end = k.space.write_key(workload::scatter(rank, k.spec.keys, k.spec.seed), bytes.data());
+    hot[rank] =
+        fingerprint_of({bytes.data(), static_cast<std::size_t>(end - bytes.data())}, engine_->shared().hash_seed);
+  }
+  if (!engine_->set_hot_model(HotModel::of_keys(hot))) throw std::runtime_error("no memory for so many hot keys");
 }
 
 // A growth halves what the store does, and goes on for seconds after the keys that began it were stored.

@@ -66,6 +66,7 @@ class LoadedStore {
 
  private:
   Load load(std::size_t keys, const EnginePlan& plan, WireProtocol protocol, unsigned threads);
+  void give_hot_keys(double share);
 
   std::string index_;  // of engine_indexes(); the engine's options refer to it
   std::vector<std::unique_ptr<Keys>> keys_;

@@ -81,7 +81,7 @@ struct WireSubject::Thread {
   const WireFormat* format = nullptr;                    // ... and its requests' format; nullptr: there was none
   std::uint64_t expected_bytes = 0, answered_bytes = 0;  // of this turn
   std::vector<std::uint64_t> timeline;
-  std::optional<LatencyTimeline> latencies;
+  std::optional<LatencyTimeline> latencies, hot_latencies;
   // Of an open loop: between two batches (0: a closed loop), from the first step to the first batch, and when the next
   // one is due; 0: there was no step yet.
   double period_ticks = 0, phase_ticks = 0, due_ticks = 0;
@@ -90,12 +90,23 @@ struct WireSubject::Thread {
     std::uint64_t hits, stored;
     std::array<TaskCost, task_count> tasks;
     TasksRan ran;
-    HistogramTotals latency;
+    HistogramTotals latency, hot_latency;
   };
+  // Of a turn.
+  void add_latencies(const Counts& before, Counts& after, Measured& m) const {
+    after.latency.subtract(before.latency);
+    m.latency.add(after.latency);
+    if (latencies) latencies->add_to(m.latency_timeline);
+    if (!m.hot) return;
+    after.hot_latency.subtract(before.hot_latency);
+    m.hot->latency.add(after.hot_latency);
+    if (hot_latencies) hot_latencies->add_to(m.hot->timeline);
+  }
   Counts counts() const {
     const Context& c = driver->context();
-    Counts counts{c.counters.get_hits.get(), c.counters.total_items.get(), {}, {}, {}};
+    Counts counts{c.counters.get_hits.get(), c.counters.total_items.get(), {}, {}, {}, {}};
     counts.latency.add(driver->latency());
+    counts.hot_latency.add(driver->hot_latency());
     counts.ran.add(c.tasks);
     for (std::size_t t = 0; t < task_count; ++t) counts.tasks[t] = {c.tasks.cycles[t].get(), c.tasks.queries[t].get()};
     return counts;
@@ -103,7 +114,7 @@ struct WireSubject::Thread {
 };
 
 WireSubject::WireSubject(Engine& engine, const EnginePlan& plan, const CellTapes& tapes, SinkKind sink)
-    : engine_(engine), tapes_(tapes) {
+    : engine_(engine), tapes_(tapes), answers_hot_(plan.answers_hot) {
   if (tapes.alternate_every_s > 0) {
     every_ticks_ =
         std::max<std::uint64_t>(1, static_cast<std::uint64_t>(tapes.alternate_every_s * 1e9 / ns_per_tick()));
@@ -131,6 +142,10 @@ WireSubject::WireSubject(Engine& engine, const EnginePlan& plan, const CellTapes
 }
 
 WireSubject::~WireSubject() = default;
+
+void WireSubject::for_each_driver(const std::function<void(const WireDriver&)>& f) const {
+  for (const auto& thread : threads_) f(*thread->driver);
+}
 
 std::size_t WireSubject::lane_for(Thread& thread, std::uint64_t start_ticks) const {
   if (TD_LIKELY(thread.lanes.size() == 1)) return 0;
@@ -196,11 +211,14 @@ void WireSubject::begin_turn(Thread& thread, const TurnLength& length, std::uint
     thread.phase_ticks = thread.period_ticks * number / tapes_.threads();
   }
   thread.latencies.reset();
+  thread.hot_latencies.reset();
+  thread.driver->set_timeline(nullptr, nullptr);
   if (length.timeline_every_s > 0) {
     const auto every = static_cast<std::uint64_t>(length.timeline_every_s * ticks_per_s);
     thread.latencies.emplace(start_ticks, std::max<std::uint64_t>(1, every));
+    thread.hot_latencies = thread.latencies;
+    thread.driver->set_timeline(&*thread.latencies, &*thread.hot_latencies);
   }
-  thread.driver->set_timeline(thread.latencies ? &*thread.latencies : nullptr);
   for (Thread::Lane& lane : thread.lanes) {
     if (length.ops != 0) lane.next = 0;  // the same count means the same operations
     lane.first_op = lane.tape.first_op(lane.next);
@@ -217,6 +235,7 @@ Measured WireSubject::take(const TurnLength& length) {
   }
   Measured m;
   const Measured::OnDevice device_before = on_device();
+  if (answers_hot_) m.hot.emplace();
   m.turn = take_turn(tapes_.threads(), seconds_of(length), [&](unsigned t) { return step(*threads_[t], start_ticks); });
   m.bucket_s = static_cast<double>(bucket_ticks_) * ns_per_tick() / 1e9;
   std::uint64_t stored = 0;
@@ -224,11 +243,9 @@ Measured WireSubject::take(const TurnLength& length) {
     Thread& thread = *threads_[t];
     // After the clock was stopped: not part of the turn.
     thread.answered_bytes += thread.driver->finish_untimed().reply_bytes;
-    thread.driver->set_timeline(nullptr);
-    if (thread.latencies) thread.latencies->add_to(m.latency_timeline);
+    thread.driver->set_timeline(nullptr, nullptr);
     Thread::Counts after = thread.counts();
-    after.latency.subtract(before[t].latency);
-    m.latency.add(after.latency);
+    thread.add_latencies(before[t], after, m);
     m.hits += after.hits - before[t].hits;
     stored += after.stored - before[t].stored;
     for (std::size_t k = 0; k < task_count; ++k) {
@@ -263,6 +280,7 @@ Measured WireSubject::take(const TurnLength& length) {
     m.device = on_device();
     *m.device -= device_before;
   }
+  if (const auto stats = engine_.hot_key_stats(); m.hot && stats) m.hot->keys = stats->table.keys;
   return m;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -44,6 +45,13 @@ struct Measured {
       latency;  // ticks, of each request: from the receipt of its batch until the hand-over of its batch's replies
   std::vector<LatencyTimeline::Stretch> latency_timeline;
   std::optional<OnDevice> device;  // its scheduler's work, if the plan has a device
+  // By hot keys, ahead of a device; of the rest `latency` has more.
+  struct Hot {
+    std::uint64_t keys = 0;  // that are hot when the turn ends
+    HistogramTotals latency;
+    std::vector<LatencyTimeline::Stretch> timeline;
+  };
+  std::optional<Hot> hot;  // if the plan answers them
 };
 
 // Length of a turn: `seconds`, or a number of operations of each thread. And how a turn of the wire format is driven.
@@ -87,6 +95,7 @@ inline constexpr std::string_view subject_wire = "tandem", subject_embedded = "t
                                   subject_wire_getk = "tandem getk", subject_embedded_getk = "tandem embedded getk";
 
 class TaskProbe;
+class WireDriver;
 
 class WireSubject final : public Subject {
  public:
@@ -95,12 +104,15 @@ class WireSubject final : public Subject {
   std::string_view name() const override { return tapes_.getk ? subject_wire_getk : subject_wire; }
   Measured take(const TurnLength& length) override;
   ReplyErrors verify() override;
+  // Where the store learns which keys are hot: takes turns until their share of the requests is steady.
+  void settle_hot_keys();
   // Runs the first thread's tape once, on this thread; `probe` receives the end of each task. Returns the number of
   // operations.
   std::uint64_t probe(TaskProbe& probe, std::uint64_t ops_max);
 
  private:
   struct Thread;
+  void for_each_driver(const std::function<void(const WireDriver&)>& f) const;
   std::uint64_t step(Thread& thread, std::uint64_t start_ticks);
   std::size_t lane_for(Thread& thread, std::uint64_t start_ticks) const;
   void begin_turn(Thread& thread, const TurnLength& length, std::uint64_t start_ticks, unsigned number);
@@ -111,6 +123,7 @@ class WireSubject final : public Subject {
 
   Engine& engine_;
   const CellTapes& tapes_;
+  const bool answers_hot_;
   std::uint64_t every_ticks_ = 0, bucket_ticks_ = 0;
   std::unique_ptr<DispatchGroup> dispatch_;  // nullptr: the plan has none
   std::vector<std::unique_ptr<Thread>> threads_;

@@ -48,7 +48,7 @@ WireDriver::WireDriver(Engine& engine, const EnginePlan& plan, WireProtocol prot
       planner_(make_planner(engine, plan)),
       meter_(*context_, false),
       work_(*context_, options_, planner_, make_runner(engine, plan, *context_, batch_queries, batch_bytes), meter_,
-            *this, {.in_order = true}),
+            *this, {.in_order = !plan.answers_hot}),
       received_(batch_bytes + lane_padding_bytes),
       is_binary_(protocol == WireProtocol::binary),
       in_datagrams_(protocol == WireProtocol::udp || protocol == WireProtocol::raw),
@@ -122,6 +122,7 @@ WireDriver::Answered WireDriver::finish() {
   answered_ = {};
   work_.finish();
   while (TD_UNLIKELY(dispatch_ != nullptr) && dispatch_->in_flight() != 0) answer_dispatched();
+  if (TD_UNLIKELY(kept_ != nullptr)) take_kept();
   return answered_;
 }
 
@@ -132,11 +133,18 @@ WireDriver::Answered WireDriver::finish_untimed() {
   return answered;
 }
 
-void WireDriver::record_latency(std::uint64_t received_ticks, std::uint64_t queries) {
+void WireDriver::record_latency(std::uint64_t received_ticks, std::uint64_t queries, bool by_hot_keys) {
   if (TD_UNLIKELY(!timed_)) return;
   const std::uint64_t ticks = cycles_now() - received_ticks;
   latency_.record(ticks, queries);
   if (TD_UNLIKELY(timeline_ != nullptr)) timeline_->add(received_ticks, ticks, queries);
+  if (TD_LIKELY(!by_hot_keys)) return;
+  hot_latency_.record(ticks, queries);
+  if (TD_UNLIKELY(hot_timeline_ != nullptr)) hot_timeline_->add(received_ticks, ticks, queries);
+}
+
+void WireDriver::take_kept() {
+  for (Client& c : clients_) kept_->append(std::exchange(c.kept, {}));
 }
 
 // --- Sink
@@ -163,6 +171,7 @@ void WireDriver::send(Asker& to, const OutputRange& replies, bool /*ends*/) {
 }
 
 void WireDriver::send_message(Asker& to, const OutputRange& message) {
+  if (TD_UNLIKELY(message.bytes() == udp_frame_bytes)) return;  // of a key that is not hot: the answer is to come
   if (TD_UNLIKELY(is_raw_)) return send_frame(to, message);
   send(to, message, false);
 }
@@ -196,9 +205,10 @@ void WireDriver::answered_all(Intake& in) {
   if (TD_UNLIKELY(std::ranges::any_of(in.segments, has_rest)))
     throw std::runtime_error("the parser refused a datagram of the benchmark");
   answered_.queries += in.queries;
-  record_latency(in.begin, in.queries);
-  if (TD_LIKELY(kept_ == nullptr)) return;
-  for (Client& c : clients_) kept_->append(std::exchange(c.kept, {}));
+  record_latency(in.begin, in.queries, in.hot);
+  if (TD_UNLIKELY(context_->hot_latency != nullptr)) meter_.record(in);  // by which the router chooses a threshold
+  // What follows of a batch of which hot keys were answered is put in its place.
+  if (TD_UNLIKELY(kept_ != nullptr) && !in.hot) take_kept();
 }
 
 void WireDriver::ended(Asker& /*asker*/, const LaneSegment& segment, std::uint64_t /*since*/) {

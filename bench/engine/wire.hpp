@@ -84,8 +84,13 @@ class WireDriver final : private Sink {
   const Context& context() const noexcept { return *context_; }
   // Ticks from a batch's receipt until its replies were handed over, once for each of its requests.
   const Histogram& latency() const noexcept { return latency_; }
-  // Records latencies also in `*timeline`; nullptr: does not.
-  void set_timeline(LatencyTimeline* timeline) noexcept { timeline_ = timeline; }
+  // Those of them that the host has answered by hot keys, ahead of a device.
+  const Histogram& hot_latency() const noexcept { return hot_latency_; }
+  // Records latencies also in `*timeline`, and those by hot keys in `*hot`; nullptr: does not.
+  void set_timeline(LatencyTimeline* timeline, LatencyTimeline* hot) noexcept {
+    timeline_ = timeline;
+    hot_timeline_ = hot;
+  }
 
  private:
   // One that sends a part of each batch.
@@ -113,7 +118,8 @@ class WireDriver final : private Sink {
   void receive(const Tape::Slice& batch);
   void send_frame(Asker& to, const OutputRange& message);
   void put(Client& to, const char* bytes, std::size_t count);
-  void record_latency(std::uint64_t received_ticks, std::uint64_t queries);
+  void record_latency(std::uint64_t received_ticks, std::uint64_t queries, bool by_hot_keys = false);
+  void take_kept();
   void end_task(Task task) noexcept {
     if (TD_UNLIKELY(probe_ != nullptr)) probe_->ended(task);
   }
@@ -141,8 +147,8 @@ class WireDriver final : private Sink {
   ReplySink sink_;
   std::string* kept_ = nullptr;
   Answered answered_;
-  Histogram latency_;
-  LatencyTimeline* timeline_ = nullptr;
+  Histogram latency_, hot_latency_;
+  LatencyTimeline *timeline_ = nullptr, *hot_timeline_ = nullptr;
   bool timed_ = true;  // latencies are recorded
   TaskProbe* probe_ = nullptr;
   bool sends_ = false;  // in this run, for the probe

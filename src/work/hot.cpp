@@ -4,6 +4,7 @@
 // stream goes to a device whole: its kernel parses and hashes for less than the host would.
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "work/work.hpp"
 
@@ -78,6 +79,7 @@ void Work::end_hot() {
   hot_.begin = in_.begin;
   hot_.oldest_receipt = in_.oldest_receipt;
   hot_.sampled = in_.sampled;
+  hot_.queries = std::exchange(in_.queries, 0);
   hot_.hot = true;
   sink_.answered_all(hot_);
   hot_.clear();

@@ -185,6 +185,11 @@ MEMORY = record(
         "overhead_bytes_per_item": number,
     },
 )
+TIMELINE = list_of(record({"t": amount}, dict.fromkeys(("ops_per_s", "mean", *PERCENTILES, "max"), amount)))
+KEY_CLASS = record(
+    {"share": amount},
+    {"keys": count, "latency_us": latency, "histogram": histogram, "timeline": TIMELINE},
+)
 RESULT = record(
     {},
     {
@@ -199,7 +204,9 @@ RESULT = record(
         "latency_by_op": table_of(latency),
         "histogram": histogram,
         "send_lag_us": latency,
-        "timeline": list_of(record({"t": amount}, dict.fromkeys(("ops_per_s", "mean", *PERCENTILES, "max"), amount))),
+        "timeline": TIMELINE,
+        "hot": KEY_CLASS,
+        "cold": KEY_CLASS,
         "server": SERVER,
         "client_cpu_us_per_op": amount,
         "energy": energy,
