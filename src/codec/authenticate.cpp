@@ -46,8 +46,7 @@ Answer check(const Credentials& credentials, const char* value, std::uint32_t va
 
 }  // namespace
 
-ParseStop Parser::authenticate(const char* begin, const char* end, Batch& batch, std::uint32_t connection,
-                               std::size_t& consumed) {
+ParseStop Parser::authenticate(const char* begin, const char* end, Batch& batch, std::size_t& consumed) {
   const char* p = begin;
   ParseStop stop = ParseStop::need_more;
   while (p != end && mode_ == Mode::authenticate) {
@@ -88,7 +87,6 @@ ParseStop Parser::authenticate(const char* begin, const char* end, Batch& batch,
     q.key = q.wire = p;
     q.key_bytes = 0;
     q.wire_bytes = static_cast<std::uint32_t>(text.size());
-    q.connection = connection;
     q.reply = static_cast<std::uint8_t>(codec::ReplyKind::authenticate);
     q.continues_line = 0;
     q.value = answer.text.data();

@@ -23,7 +23,7 @@ class Harness {
     kept_ += bytes;
     for (bool goes_on = true; goes_on && !closed_;) {
       std::size_t consumed = 0;
-      const ParseStop stop = parser_.parse(kept_.data(), kept_.data() + kept_.size(), batch_, 0, consumed);
+      const ParseStop stop = parser_.parse(kept_.data(), kept_.data() + kept_.size(), batch_, consumed);
       for (std::uint32_t i = 0; i < batch_.size(); ++i) execute(batch_.query(i));
       batch_.clear();
       kept_.erase(0, consumed);

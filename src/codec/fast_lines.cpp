@@ -89,8 +89,7 @@ ParseStop LineParser::run() {
 }
 
 template <LineParser::PlainGet Kind>
-TD_INLINE void LineParser::put_plain_get(Query& q, const char* line, const char* key, std::size_t key_bytes,
-                                         std::uint32_t connection) noexcept {
+TD_INLINE void LineParser::put_plain_get(Query& q, const char* line, const char* key, std::size_t key_bytes) noexcept {
   constexpr bool is_meta = Kind != PlainGet::text, with_key = Kind == PlainGet::meta_with_key;
   constexpr std::ptrdiff_t flags_bytes = with_key ? 4 : is_meta ? 2 : 0;
   const auto wire_bytes = static_cast<std::uint32_t>(key - line + flags_bytes) + static_cast<std::uint32_t>(key_bytes);
@@ -100,7 +99,6 @@ TD_INLINE void LineParser::put_plain_get(Query& q, const char* line, const char*
   q.options = with_key ? option::meta | option::caller_compares : is_meta ? option::meta : option::last_of_line;
   q.wire = line;
   q.wire_bytes = wire_bytes;
-  q.connection = connection;
   q.reply = static_cast<std::uint8_t>(is_meta ? ReplyKind::meta_get : ReplyKind::get);
   q.continues_line = 0;
   // v returns nothing beside the value.
@@ -120,7 +118,7 @@ TD_INLINE bool LineParser::fast_meta_get(const char* key_end) noexcept {
   }
   constexpr const char* line_rest = Kind == PlainGet::meta ? " v\r\n" : " K\r\n";
   if (load<std::uint32_t>(key_end + behind_key - 4) != load<std::uint32_t>(line_rest)) return false;
-  put_plain_get<Kind>(batch_.next(), p_, key, key_bytes, connection_);
+  put_plain_get<Kind>(batch_.next(), p_, key, key_bytes);
   batch_.commit();
   p_ = key_end + behind_key;
   return true;
@@ -136,7 +134,6 @@ TD_INLINE void LineParser::run_of_plain_gets() noexcept {
                                                               : sizeof(" v K") - 1;
   const char* line = p_;
   const char* const end = end_;
-  const std::uint32_t connection = connection_;
   Query* q = batch_.queries() + batch_.size();
   Query* const q_end = batch_.queries() + batch_.capacity();
   constexpr std::ptrdiff_t line_bytes_max = key_bytes_max;  // longer lines are left to the general path
@@ -159,7 +156,7 @@ TD_INLINE void LineParser::run_of_plain_gets() noexcept {
         }
       }
       if (TD_UNLIKELY(!is_word(key, key_bytes))) goto done;
-      put_plain_get<Kind>(*q++, line, key, key_bytes, connection);
+      put_plain_get<Kind>(*q++, line, key, key_bytes);
       line = line_end + 2;
     }
   }
@@ -172,7 +169,6 @@ done:
 // "get key key ...\r\n" without control characters and without two spaces in a row. False: nothing was taken.
 TD_INLINE bool LineParser::fast_get(const char* key, ReplyKind reply) {
   const char *const begin = begin_, *const end = end_, *const line = p_;
-  const std::uint32_t connection = connection_;
   Query* const first = batch_.queries() + batch_.size();
   Query* const last = batch_.queries() + batch_.capacity();
   WordEnds word_ends(begin, end);
@@ -185,7 +181,6 @@ TD_INLINE bool LineParser::fast_get(const char* key, ReplyKind reply) {
     q->opcode = Opcode::get;
     q->options = 0;
     q->wire = line;
-    q->connection = connection;
     q->reply = static_cast<std::uint8_t>(reply);
     q->continues_line = q != first;
     ++q;

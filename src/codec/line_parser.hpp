@@ -16,15 +16,14 @@ class LineParser {
   // Lines that are recognised in groups: "get key", "mg key v", "mg key v K".
   enum class PlainGet : std::uint8_t { text, meta, meta_with_key };
 
-  LineParser(Parser& parser, const char* begin, const char* end, Batch& batch, std::uint32_t connection) noexcept
+  LineParser(Parser& parser, const char* begin, const char* end, Batch& batch) noexcept
       : parser_(parser),
         options_(*parser.options_),
         clock_(*parser.clock_),
         batch_(batch),
         begin_(begin),
         end_(end),
-        p_(begin),
-        connection_(connection) {}
+        p_(begin) {}
 
   ParseStop run();
   const char* position() const noexcept { return p_; }
@@ -43,8 +42,7 @@ class LineParser {
   bool fast_text();
   bool fast_meta(const char* key_end, Step& step);
   template <PlainGet Kind>
-  static void put_plain_get(Query& q, const char* line, const char* key, std::size_t key_bytes,
-                            std::uint32_t connection) noexcept;
+  static void put_plain_get(Query& q, const char* line, const char* key, std::size_t key_bytes) noexcept;
 
   // --- framing: parser.cpp
   bool resume(Step& step);
@@ -93,7 +91,6 @@ class LineParser {
     q.options = options;
     q.wire = p_;
     q.wire_bytes = static_cast<std::uint32_t>(line_end_ - p_);
-    q.connection = connection_;
     q.reply = static_cast<std::uint8_t>(reply);
     q.continues_line = 0;
     return q;
@@ -140,7 +137,6 @@ class LineParser {
   const char* line_end_ = nullptr;
   const char* next_ = nullptr;
   std::uint64_t scanned_bytes_ = 0;
-  const std::uint32_t connection_;
 };
 
 }  // namespace tandem::codec

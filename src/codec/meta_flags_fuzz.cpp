@@ -153,7 +153,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Parser parser(world.options, world.clock);
   Batch batch(64);
   std::size_t consumed = 0;
-  parser.parse(exact.get(), exact.get() + line.size(), batch, 0, consumed);
+  parser.parse(exact.get(), exact.get() + line.size(), batch, consumed);
   if (batch.size() == 0) return 0;
   const Query& q = batch.query(0);
   const codec::ReplyKind reply = codec::reply_of(q);

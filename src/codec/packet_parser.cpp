@@ -117,7 +117,6 @@ TD_INLINE Query& PacketParser::start(Opcode opcode, ReplyKind reply, std::uint16
   q.options = options;
   q.wire = p_;
   q.wire_bytes = header_bytes;
-  q.connection = connection_;
   q.reply = static_cast<std::uint8_t>(reply);
   q.continues_line = 0;
   q.session = parser_.session_;
@@ -165,7 +164,6 @@ TD_INLINE PacketParser::Step PacketParser::get(const Request& r, const Rule& rul
 TD_NOINLINE void PacketParser::run_of_gets() noexcept {
   const char* p = p_;
   const char* const end = end_;
-  const std::uint32_t connection = connection_;
   const std::uint8_t session = parser_.session_;
   Query* q = batch_.queries() + batch_.size();
   Query* const last = batch_.queries() + batch_.capacity();
@@ -183,7 +181,6 @@ TD_NOINLINE void PacketParser::run_of_gets() noexcept {
     q->options = static_cast<std::uint16_t>(quiet(rule) | option::last_of_line);
     q->wire = p;
     q->wire_bytes = header_bytes;
-    q->connection = connection;
     q->reply = static_cast<std::uint8_t>(rule.with_key ? ReplyKind::binary_get_key : ReplyKind::binary_get);
     q->continues_line = 0;
     q->session = session;

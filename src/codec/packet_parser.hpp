@@ -10,14 +10,8 @@ namespace tandem::codec {
 
 class PacketParser {
  public:
-  PacketParser(Parser& parser, const char* begin, const char* end, Batch& batch, std::uint32_t connection) noexcept
-      : parser_(parser),
-        options_(*parser.options_),
-        clock_(*parser.clock_),
-        batch_(batch),
-        end_(end),
-        p_(begin),
-        connection_(connection) {}
+  PacketParser(Parser& parser, const char* begin, const char* end, Batch& batch) noexcept
+      : parser_(parser), options_(*parser.options_), clock_(*parser.clock_), batch_(batch), end_(end), p_(begin) {}
 
   ParseStop run();
   const char* position() const noexcept { return p_; }
@@ -79,7 +73,6 @@ class PacketParser {
   Batch& batch_;
   const char* const end_;
   const char* p_;  // where the current packet starts
-  const std::uint32_t connection_;
 };
 
 }  // namespace tandem::codec

@@ -137,7 +137,7 @@ TEST(PacketParser, EveryQueryCanBeRewoundTo) {
   Batch batch(4096);
   Parser parser(options, clock);
   std::size_t consumed = 0;
-  ASSERT_EQ(parser.parse(input.data(), input.data() + input.size(), batch, 7, consumed), ParseStop::need_more);
+  ASSERT_EQ(parser.parse(input.data(), input.data() + input.size(), batch, consumed), ParseStop::need_more);
   ASSERT_EQ(consumed, input.size());
   Queries texts;
   for (std::uint32_t i = 0; i < batch.size(); ++i)
@@ -145,7 +145,7 @@ TEST(PacketParser, EveryQueryCanBeRewoundTo) {
   for (std::uint32_t i = 0; i < texts.size(); ++i) {
     const char* const at = parser.rewind(batch.query(i));
     Batch again(4096);
-    parser.parse(at, input.data() + input.size(), again, 7, consumed);
+    parser.parse(at, input.data() + input.size(), again, consumed);
     ASSERT_EQ(again.size(), batch.size() - i);
     for (std::uint32_t k = 0; k < again.size(); ++k)
       ASSERT_EQ(text_of(again.query(k), {again.query(k).value, again.query(k).value_bytes}), texts[i + k]);

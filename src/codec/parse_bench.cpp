@@ -49,7 +49,7 @@ void parse(benchmark::State& state, const std::string& input) {
   std::uint64_t queries = 0;
   for (auto _ : state) {
     std::size_t consumed = 0;
-    parser.parse(input.data(), input.data() + input.size(), batch, 0, consumed);
+    parser.parse(input.data(), input.data() + input.size(), batch, consumed);
     if (consumed != input.size()) state.SkipWithError("the input was not taken");
     queries += batch.size();
     batch.clear();

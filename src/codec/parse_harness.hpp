@@ -75,7 +75,7 @@ class ParseHarness {
       const std::unique_ptr<char[]> exact(new char[size]);
       std::memcpy(exact.get(), kept_.data(), size);
       std::size_t consumed = 0;
-      const ParseStop stop = parser_.parse(exact.get(), exact.get() + size, batch_, 7, consumed);
+      const ParseStop stop = parser_.parse(exact.get(), exact.get() + size, batch_, consumed);
       TD_ASSERT(consumed <= size);
       if (on_batch) on_batch(parser_, batch_, exact.get(), size);
       const bool progressed = consumed != 0 || batch_.size() != 0;
@@ -128,14 +128,14 @@ class ParseHarness {
   bool receive() {
     const LargeValue& large = parser_.large();
     if (refuses_large) {
-      parser_.refuse_large(batch_, 7);
+      parser_.refuse_large(batch_);
     } else {
       const auto bytes = static_cast<std::size_t>(large.value_bytes);
       const std::size_t end_bytes = large.line_end_bytes;
       if (kept_.size() < bytes + end_bytes) return false;
       value_ = kept_.substr(0, bytes);
       TD_ASSERT(large.key.size() <= key_bytes_max);
-      parser_.finish_large(batch_, 7, 1, end_bytes == 0 || kept_.compare(bytes, end_bytes, "\r\n") == 0);
+      parser_.finish_large(batch_, 1, end_bytes == 0 || kept_.compare(bytes, end_bytes, "\r\n") == 0);
       kept_.erase(0, bytes + end_bytes);
     }
     answer();
@@ -146,7 +146,7 @@ class ParseHarness {
   void answer() {
     for (std::uint32_t i = 0; i < batch_.size(); ++i) {
       const Query& q = batch_.query(i);
-      TD_ASSERT(q.connection == 7 && q.key_bytes <= key_bytes_max && q.key != nullptr);
+      TD_ASSERT(q.key_bytes <= key_bytes_max && q.key != nullptr);
       const bool stores = q.opcode == Opcode::store;
       TD_ASSERT(!q.has(option::prefilled) || (stores && batch_.filled()[i] == 1));
       queries.push_back(text_of(q, !stores                    ? std::string_view{}

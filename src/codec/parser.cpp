@@ -12,10 +12,9 @@ namespace tandem {
 using codec::LineParser;
 using codec::ReplyKind;
 
-ParseStop Parser::parse(const char* begin, const char* end, Batch& batch, std::uint32_t connection,
-                        std::size_t& consumed) {
-  if (TD_UNLIKELY(mode_ != Mode::text)) return parse_other(begin, end, batch, connection, consumed);
-  LineParser line_parser(*this, begin, end, batch, connection);
+ParseStop Parser::parse(const char* begin, const char* end, Batch& batch, std::size_t& consumed) {
+  if (TD_UNLIKELY(mode_ != Mode::text)) return parse_other(begin, end, batch, consumed);
+  LineParser line_parser(*this, begin, end, batch);
   const ParseStop stop = line_parser.run();
   consumed = static_cast<std::size_t>(line_parser.position() - begin);
   return stop;
@@ -34,8 +33,7 @@ bool Parser::begins_again(const char* begin, const char* end) noexcept {
 }
 
 // A connection that has sent nothing yet, or does not (yet) speak text.
-ParseStop Parser::parse_other(const char* begin, const char* end, Batch& batch, std::uint32_t connection,
-                              std::size_t& consumed) {
+ParseStop Parser::parse_other(const char* begin, const char* end, Batch& batch, std::size_t& consumed) {
   consumed = 0;
   if (TD_UNLIKELY(mode_ == Mode::undecided)) {
     if (begin == end) return ParseStop::need_more;
@@ -46,19 +44,19 @@ ParseStop Parser::parse_other(const char* begin, const char* end, Batch& batch, 
     case Mode::refused:
       return ParseStop::close;
     case Mode::text:
-      return parse(begin, end, batch, connection, consumed);
+      return parse(begin, end, batch, consumed);
     case Mode::authenticate: {
-      const ParseStop stop = authenticate(begin, end, batch, connection, consumed);
+      const ParseStop stop = authenticate(begin, end, batch, consumed);
       if (mode_ != Mode::text) return stop;
       std::size_t more = 0;
-      const ParseStop then = parse(begin + consumed, end, batch, connection, more);
+      const ParseStop then = parse(begin + consumed, end, batch, more);
       consumed += more;
       return then;
     }
     case Mode::binary:
       break;
   }
-  codec::PacketParser packets(*this, begin, end, batch, connection);
+  codec::PacketParser packets(*this, begin, end, batch);
   const ParseStop stop = packets.run();
   consumed = static_cast<std::size_t>(packets.position() - begin);
   return stop;
@@ -99,12 +97,11 @@ void Parser::begin_large(const Query& query, std::uint64_t value_bytes, std::uin
                  query.has(option::binary_key), line_end_bytes};
 }
 
-void Parser::finish_large(Batch& batch, std::uint32_t connection, Location l, bool ok) {
+void Parser::finish_large(Batch& batch, Location l, bool ok) {
   TD_ASSERT(large_ != nullptr && !batch.full());
   const Large& large = large_->of[large_->now];
   Query& q = batch.next();
   q = large.query;
-  q.connection = connection;
   if (ok) {
     q.options |= option::prefilled;
     batch.filled()[batch.size()] = l;
@@ -121,7 +118,7 @@ void Parser::finish_large(Batch& batch, std::uint32_t connection, Location l, bo
   batch.commit();
 }
 
-void Parser::refuse_large(Batch& batch, std::uint32_t connection) {
+void Parser::refuse_large(Batch& batch) {
   TD_ASSERT(large_ != nullptr && !batch.full());
   const Large& large = large_->of[large_->now];
   swallow_bytes_ = large.value.value_bytes + large.value.line_end_bytes;
@@ -129,7 +126,6 @@ void Parser::refuse_large(Batch& batch, std::uint32_t connection) {
   const bool removes = large.query.removes_if_refused();
   Query& q = batch.next();
   q = large.query;
-  q.connection = connection;
   if (codec::is_binary(large.query)) {
     codec::PacketParser::refuse(q, option::store_no_memory);
     return batch.commit();
@@ -231,7 +227,6 @@ LineParser::Step LineParser::multiget(bool continues) {
     Query& q = batch_.next();
     q.wire = wire;
     q.wire_bytes = static_cast<std::uint32_t>(line_end - wire);
-    q.connection = connection_;
     q.continues_line = continues;
     continues = true;
     const bool more = keys.more();

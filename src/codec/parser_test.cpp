@@ -195,14 +195,14 @@ TEST(Parser, LongMultigetInSmallPiecesTakesLinearTime) {
   Batch batch(1024);
   std::size_t consumed = 0, keys = 0;
   for (std::size_t size = 1; size < line.size(); ++size) {
-    ASSERT_EQ(parser.parse(line.data(), line.data() + size, batch, 0, consumed), ParseStop::need_more);
+    ASSERT_EQ(parser.parse(line.data(), line.data() + size, batch, consumed), ParseStop::need_more);
     ASSERT_EQ(consumed, 0u);
   }
   const char* p = line.data();
   const char* const end = p + line.size();
   ParseStop stop = ParseStop::batch_full;
   while (stop == ParseStop::batch_full) {
-    stop = parser.parse(p, end, batch, 0, consumed);
+    stop = parser.parse(p, end, batch, consumed);
     p += consumed;
     keys += batch.size();
     batch.clear();
@@ -280,7 +280,7 @@ TEST(Parser, RewindToEveryQuery) {
     const char* const end = input.data() + input.size();
     for (;;) {
       std::size_t consumed = 0;
-      const ParseStop stop = parser.parse(p, end, batch, 0, consumed);
+      const ParseStop stop = parser.parse(p, end, batch, consumed);
       for (std::uint32_t i = 0; i < batch.size(); ++i) {
         const Query& q = batch.query(i);
         queries.push_back(text_of(q, {q.value, q.opcode == Opcode::store ? q.value_bytes : 0}));
@@ -302,7 +302,7 @@ TEST(Parser, RewindToEveryQuery) {
       std::uint32_t before = 0;
       for (;;) {
         std::size_t consumed = 0;
-        parser.parse(p, input.data() + input.size(), batch, 0, consumed);
+        parser.parse(p, input.data() + input.size(), batch, consumed);
         p += consumed;
         if (before + batch.size() > back_to) break;
         before += batch.size();
@@ -322,7 +322,7 @@ TEST(Parser, WireIsTheRequestLine) {
   Parser parser(options, clock);
   Batch batch(16);
   std::size_t consumed = 0;
-  parser.parse(input.data(), input.data() + input.size(), batch, 0, consumed);
+  parser.parse(input.data(), input.data() + input.size(), batch, consumed);
   const char* const expected[] = {"mg abc v", "get a b", "get a b", "set k 0 0 1", "nonsense here"};
   ASSERT_EQ(batch.size(), std::size(expected));
   for (std::uint32_t i = 0; i < batch.size(); ++i) {

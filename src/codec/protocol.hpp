@@ -110,11 +110,11 @@ class Parser {
     return swallow_bytes_ != 0 ? Within::dropped_value : Within::value;
   }
 
-  // Takes as many commands from [begin, end) as are complete and fit, appending queries with `connection` set; of a
-  // multiget, a run of its keys may be taken. Sets `consumed` to the bytes it has finished with. Queries point into
-  // [begin, end), which must stay until they are answered, and into the batch's input. Takes time linear in the bytes
-  // that are new since the last call, for any cuts.
-  ParseStop parse(const char* begin, const char* end, Batch& batch, std::uint32_t connection, std::size_t& consumed);
+  // Takes as many commands from [begin, end) as are complete and fit, appending queries; of a multiget, a run of its
+  // keys may be taken. Sets `consumed` to the bytes it has finished with. Queries point into [begin, end), which must
+  // stay until they are answered, and into the batch's input. Takes time linear in the bytes that are new since the
+  // last call, for any cuts.
+  ParseStop parse(const char* begin, const char* end, Batch& batch, std::size_t& consumed);
 
   // After large_value. Either finish_large() when value and line end were received into the heap at `l` (ok: the line
   // end, if there is to be one, is CR LF; if not, the error reply is appended and the caller keeps and abandons `l`),
@@ -122,8 +122,8 @@ class Parser {
   // the following parse() calls. Both append a query. REQUIRES: !batch.full(), and that the batch with the
   // last finished or refused large value was executed before.
   const LargeValue& large() const noexcept;
-  void finish_large(Batch& batch, std::uint32_t connection, Location l, bool ok);
-  void refuse_large(Batch& batch, std::uint32_t connection);
+  void finish_large(Batch& batch, Location l, bool ok);
+  void refuse_large(Batch& batch);
 
   // Forgets what was parsed from `query` on, a pending large value and swallowing included, because the connection
   // cannot take the answer now: the next parse() is to be offered the input from the returned address on (where the
@@ -159,11 +159,9 @@ class Parser {
   };
 
   bool begins_again(const char* begin, const char* end) noexcept;
-  ParseStop parse_other(const char* begin, const char* end, Batch& batch, std::uint32_t connection,
-                        std::size_t& consumed);
+  ParseStop parse_other(const char* begin, const char* end, Batch& batch, std::size_t& consumed);
   void choose_mode(char first) noexcept;
-  ParseStop authenticate(const char* begin, const char* end, Batch& batch, std::uint32_t connection,
-                         std::size_t& consumed);
+  ParseStop authenticate(const char* begin, const char* end, Batch& batch, std::size_t& consumed);
   // Copies the bytes that the query points to, because its value follows later.
   void begin_large(const Query& query, std::uint64_t value_bytes, std::uint8_t line_end_bytes);
 

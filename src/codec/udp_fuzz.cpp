@@ -31,7 +31,7 @@ Parsed parse(std::string_view payload) {
   Parser parser(options, clock);
   Batch batch(static_cast<std::uint32_t>(payload.size() + 1));
   Parsed parsed;
-  parsed.stop = parser.parse(exact.get(), exact.get() + payload.size(), batch, 0, parsed.consumed);
+  parsed.stop = parser.parse(exact.get(), exact.get() + payload.size(), batch, parsed.consumed);
   TD_ASSERT(parsed.stop != ParseStop::batch_full);  // no query takes less than a byte
   TD_ASSERT(parsed.consumed <= payload.size());
   for (std::uint32_t i = 0; i < batch.size(); ++i) {

@@ -140,11 +140,11 @@ TEST_F(Sasl, RewindingGivesBackTheRightsOfThen) {
   Batch batch(64);
   Parser parser(options_, clock);
   std::size_t consumed = 0;
-  ASSERT_EQ(parser.parse(input.data(), input.data() + input.size(), batch, 7, consumed), ParseStop::close);
+  ASSERT_EQ(parser.parse(input.data(), input.data() + input.size(), batch, consumed), ParseStop::close);
   ASSERT_EQ(batch.size(), 5u);
   for (std::uint32_t i = 0; i < batch.size(); ++i) {
     Batch again(64);
-    EXPECT_EQ(parser.parse(parser.rewind(batch.query(i)), input.data() + input.size(), again, 7, consumed),
+    EXPECT_EQ(parser.parse(parser.rewind(batch.query(i)), input.data() + input.size(), again, consumed),
               ParseStop::close);
     ASSERT_EQ(again.size(), batch.size() - i);
     for (std::uint32_t k = 0; k < again.size(); ++k)
@@ -271,11 +271,11 @@ TEST_F(AuthFile, RewindingBeforeAuthenticationUndoesIt) {
   Batch batch(64);
   Parser parser(options_, clock);
   std::size_t consumed = 0;
-  parser.parse(input.data(), input.data() + input.size(), batch, 7, consumed);
+  parser.parse(input.data(), input.data() + input.size(), batch, consumed);
   ASSERT_EQ(batch.size(), 3u);
   for (const std::uint32_t i : {0u, 1u, 2u}) {
     Batch again(64);
-    parser.parse(parser.rewind(batch.query(i)), input.data() + input.size(), again, 7, consumed);
+    parser.parse(parser.rewind(batch.query(i)), input.data() + input.size(), again, consumed);
     ASSERT_EQ(again.size(), batch.size() - i);
     for (std::uint32_t k = 0; k < again.size(); ++k)
       EXPECT_EQ(text_of(again.query(k), {}), text_of(batch.query(i + k), {}));

@@ -47,7 +47,7 @@ class ReplyHarness : private ResultSink, private ServerControl, private Administ
       if (filling_ != no_location && !fill()) break;
       if (ahead) kept_.erase(0, ahead(parser_, kept_, out_));
       std::size_t consumed = 0;
-      const ParseStop stop = parser_.parse(kept_.data(), kept_.data() + kept_.size(), batch_, 0, consumed);
+      const ParseStop stop = parser_.parse(kept_.data(), kept_.data() + kept_.size(), batch_, consumed);
       run();
       kept_.erase(0, consumed);
       if (stop == ParseStop::need_more) break;
@@ -56,7 +56,7 @@ class ReplyHarness : private ResultSink, private ServerControl, private Administ
         filling_ = engine_.begin_fill(*context_, large.key, large.client_flags, large.value_bytes, large.expiry_s,
                                       large.binary_key);
         if (filling_ != no_location) continue;
-        parser_.refuse_large(batch_, 0);
+        parser_.refuse_large(batch_);
         run();
       }
       closed_ = stop == ParseStop::close || stop == ParseStop::quit;
@@ -104,7 +104,7 @@ class ReplyHarness : private ResultSink, private ServerControl, private Administ
     const bool ok = end_bytes == 0 || kept_.compare(bytes, end_bytes, "\r\n") == 0;
     std::memcpy(engine_.shared().heap.at(filling_)->value(), kept_.data(), bytes);
     kept_.erase(0, bytes + end_bytes);
-    parser_.finish_large(batch_, 0, filling_, ok);
+    parser_.finish_large(batch_, filling_, ok);
     if (!ok) engine_.abandon_fill(*context_, filling_);
     filling_ = no_location;
     run();

@@ -135,7 +135,7 @@ ParseStop Lane::take(LaneSegment& segment) noexcept {
   std::size_t consumed = 0;
   ParseStop stop{};
   try {
-    stop = segment.parser->parse(segment.rest, segment.end, taken, 0, consumed);
+    stop = segment.parser->parse(segment.rest, segment.end, taken, consumed);
   } catch (const std::bad_alloc&) {
     stop = ParseStop::close;  // there is no memory for what is derived for the query
   }

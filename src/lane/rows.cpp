@@ -220,7 +220,7 @@ std::uint32_t take_rows(State& state, LaneSegment& segment, std::uint32_t place,
   std::size_t consumed = 0;
   ParseStop stop{};
   try {
-    stop = parser.parse(state.at, segment.end, rows.batch, 0, consumed);
+    stop = parser.parse(state.at, segment.end, rows.batch, consumed);
   } catch (const std::bad_alloc&) {
     stop = ParseStop::close;  // there is no memory for what is derived for the last query
   }

@@ -29,7 +29,6 @@ struct Query {
   // For the response writer; the pipeline does not use them.
   const char* wire;          // where the request line starts
   std::uint32_t wire_bytes;  // of the request line without its line end
-  std::uint32_t connection;  // index of the owner's connection
   StoreMode mode;
   std::uint8_t reply;           // the writer's kind of reply
   std::uint8_t continues_line;  // 1: one of several queries of a line, but not the first

@@ -105,7 +105,7 @@ bool Work::act_for_stream(std::size_t number) {
   segment.turn_begin += context_.waited_ticks - waited;
   if (TD_UNLIKELY(stop == ParseStop::large_value)) {
     if (sink_.begin_large(asker, segment)) return finish_large(number);
-    segment.parser->refuse_large(lane_.taken(), 0);
+    segment.parser->refuse_large(lane_.taken());
     execute(number);
     return true;
   }
@@ -190,7 +190,7 @@ bool Work::finish_large(std::size_t number) {
   }
   segment.stopped = segment.left = segment.incomplete = false;
   lane_.taken().clear();
-  segment.parser->finish_large(lane_.taken(), 0, filled->location, filled->ok);
+  segment.parser->finish_large(lane_.taken(), filled->location, filled->ok);
   execute(number);
   return true;
 }
