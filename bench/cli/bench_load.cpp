@@ -321,6 +321,27 @@ void hint_at_preload(const LoadArguments& given, const load::Result& result) {
 
 }  // namespace
 
+namespace {
+
+// The exit code, if there is nothing to measure behind it.
+std::optional<int> preload(const LoadArguments& given, ProgressBar& bar) {
+  const auto filled = load::preload(given.run, bar.named("preload"));
+  bar.clear();
+  if (filled && !filled->errors.none()) {
+    report_failure("preload: ", filled->errors);
+    if (filled->errors.unexpected_misses != 0) {
+      fmt::print(stderr,
+                 "  the store did not keep every key: give it more memory, or allow misses with --no-require-hits\n");
+    }
+    return 1;
+  }
+  if (given.run.seconds != 0 || given.run.ops != 0) return std::nullopt;
+  if (!given.json.empty()) write_run(given, *filled, std::nullopt, std::nullopt);
+  return EX_OK;
+}
+
+}  // namespace
+
 int run_bench_load(std::span<const std::string> arguments) {
   LoadArguments given;
   CLI::App app("Puts load on a memcached server, checks every reply and measures.", "tandem bench load");
@@ -344,20 +365,7 @@ int run_bench_load(std::span<const std::string> arguments) {
     const bool prints = !given.quiet && given.json != "-";
     ProgressBar bar(!given.quiet);
     if (given.preload) {
-      const auto filled = load::preload(run, bar.named("preload"));
-      bar.clear();
-      if (filled && !filled->errors.none()) {
-        report_failure("preload: ", filled->errors);
-        if (filled->errors.unexpected_misses != 0)
-          fmt::print(stderr,
-                     "  the store did not keep every key: give it more memory, or allow misses with "
-                     "--no-require-hits\n");
-        return 1;
-      }
-      if (run.seconds == 0 && run.ops == 0) {
-        if (!given.json.empty()) write_run(given, *filled, std::nullopt, std::nullopt);
-        return EX_OK;
-      }
+      if (const std::optional<int> ends = preload(given, bar)) return *ends;
     }
     std::optional<bench::Json> ceiling;
     if (given.ceiling) {

@@ -120,15 +120,9 @@ class MemcachedParser {
         o.kind == Kind::list ? take_listen(text) : void(text_of(o, settings) = text);
         return;
       case Effect::number:
-        store_number(o, what, number(what, text));
-        if (o.letter == 'p') tcp_given_ = true;
-        if (o.letter == 't' && settings.server.threads > 64) {
-          notice("WARNING: more than 64 threads; there is no use in more than the machine has cores");
-        }
-        return;
+        return take_number(o, what, text);
       case Effect::real:
-        take_factor(o, what, text);
-        return;
+        return take_factor(o, what, text);
       case Effect::octal:
         settings.server.unix_mask = static_cast<unsigned>(number(what, text, 8)) & 0777u;
         return;
@@ -136,8 +130,7 @@ class MemcachedParser {
         settings.engine.memory_bytes = static_cast<std::uint64_t>(std::max(0, number(what, text))) * mebibyte;
         return;
       case Effect::item_bytes:
-        take_item_bytes(what, text);
-        return;
+        return take_item_bytes(what, text);
       case Effect::slot_bytes: {
         const int bytes = number(what, text);
         store_number(o, what, bytes <= 0 ? 0 : double{item_header_bytes} + bytes);
@@ -148,36 +141,20 @@ class MemcachedParser {
         set_flag(o, settings, o.effect == Effect::turn_on);
         return;
       case Effect::large_pages:
-        if (const std::string why = huge_pages_missing(); !why.empty()) {
-          throw CommandError(1, fmt::format("{}\nCannot enable large pages on this system", why));
-        }
-        set_flag(o, settings, true);
-        return;
+        return take_large_pages(o);
       case Effect::count:
         settings.server.verbosity = std::min(settings.server.verbosity + 1, static_cast<int>(o.maximum));
         return;
       case Effect::help:
-        result_.output = memcached_help();
-        return;
       case Effect::version:
-        result_.output = memcached_version_line() + "\n";
-        return;
       case Effect::license:
-        result_.output =
-            memcached_version_line() +
-            "\n\nLicensed under the Apache License, Version 2.0. Contains no code of memcached or libevent.\n";
-        return;
+        return print(o.effect);
       case Effect::protocol:
-        take_protocol(text);
-        return;
+        return take_protocol(text);
       case Effect::extended:
-        take_extended(text);
-        return;
+        return take_extended(text);
       case Effect::delimiter:
-        if (text.empty()) throw CommandError(1, std::string(o.low_error));
-        text_of(o, settings) = text.substr(0, 1);
-        settings.server.detail_enabled = true;
-        return;
+        return take_delimiter(o, text);
       case Effect::ignored_text:
         if (text.empty() && !o.low_error.empty()) throw CommandError(1, std::string(o.low_error));
         [[fallthrough]];
@@ -189,6 +166,33 @@ class MemcachedParser {
       case Effect::strict:
       case Effect::none:
         return;
+    }
+  }
+
+  void take_number(const Option& o, const std::string& what, std::string_view text) {
+    store_number(o, what, number(what, text));
+    if (o.letter == 'p') tcp_given_ = true;
+    if (o.letter == 't' && result_.settings.server.threads > 64)
+      notice("WARNING: more than 64 threads; there is no use in more than the machine has cores");
+  }
+
+  void take_large_pages(const Option& o) {
+    if (const std::string why = huge_pages_missing(); !why.empty())
+      throw CommandError(1, fmt::format("{}\nCannot enable large pages on this system", why));
+    set_flag(o, result_.settings, true);
+  }
+
+  void take_delimiter(const Option& o, std::string_view text) {
+    if (text.empty()) throw CommandError(1, std::string(o.low_error));
+    text_of(o, result_.settings) = text.substr(0, 1);
+    result_.settings.server.detail_enabled = true;
+  }
+
+  void print(Effect effect) {
+    result_.output = effect == Effect::help ? memcached_help() : memcached_version_line() + "\n";
+    if (effect == Effect::license) {
+      result_.output +=
+          "\nLicensed under the Apache License, Version 2.0. Contains no code of memcached or libevent.\n";
     }
   }
 

@@ -14,6 +14,7 @@
 #include "cli/top_screen.hpp"
 #include "monitor/top_view.hpp"
 #include "options/arguments.hpp"
+#include "options/options.hpp"
 
 namespace tandem::cli {
 

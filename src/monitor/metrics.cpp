@@ -259,6 +259,20 @@ void put_hot_table(Families& f, const net::ServerSnapshot& s) {
   f.put(histogram_of(s.hot->latency.cold), {{"keys", "cold"}});
 }
 
+void put_left_to_host(Families& f, const StoreTotals& c) {
+  f.counter("tandem_gpu_stolen_queries_total", "Queries that workers kept as the GPUs did not keep up (--gpu-steal).");
+  f.put(c.device_stolen);
+  f.counter("tandem_gpu_misses_rechecked_total", "Misses of the GPUs' that the host looked into.");
+  f.put(c.device_rechecks);
+  f.counter("tandem_gpu_lines_left_total", "Lines that a GPU left to the host, by reason.");
+  f.put(c.device_left_other, {{"reason", "other"}});
+  f.put(c.device_left_item, {{"reason", "item"}});
+  f.put(c.device_left_length, {{"reason", "length"}});
+  f.put(c.device_left_room, {{"reason", "room"}});
+  f.put(c.device_left_headers, {{"reason", "headers"}});
+  f.put(c.device_left_checksum, {{"reason", "checksum"}});
+}
+
 void put_devices(Families& f, const net::ServerSnapshot& s) {
   const std::vector<DeviceStats>& devices = s.devices;
   if (devices.empty()) return;
@@ -294,17 +308,7 @@ void put_devices(Families& f, const net::ServerSnapshot& s) {
   of_each([](const DeviceStats& d) { return static_cast<double>(d.device_ns) / 1e9; });
   f.counter("tandem_gpu_cycle_seconds_total", "From the hand-over of a launch's first batch to its end, summed.");
   of_each([](const DeviceStats& d) { return static_cast<double>(d.cycle_ns) / 1e9; });
-  f.counter("tandem_gpu_stolen_queries_total", "Queries that workers kept as the GPUs did not keep up (--gpu-steal).");
-  f.put(s.engine.counters.device_stolen);
-  f.counter("tandem_gpu_misses_rechecked_total", "Misses of the GPUs' that the host looked into.");
-  f.put(s.engine.counters.device_rechecks);
-  f.counter("tandem_gpu_lines_left_total", "Lines that a GPU left to the host, by reason.");
-  f.put(s.engine.counters.device_left_other, {{"reason", "other"}});
-  f.put(s.engine.counters.device_left_item, {{"reason", "item"}});
-  f.put(s.engine.counters.device_left_length, {{"reason", "length"}});
-  f.put(s.engine.counters.device_left_room, {{"reason", "room"}});
-  f.put(s.engine.counters.device_left_headers, {{"reason", "headers"}});
-  f.put(s.engine.counters.device_left_checksum, {{"reason", "checksum"}});
+  put_left_to_host(f, s.engine.counters);
   if (std::ranges::any_of(devices, [](const DeviceStats& d) { return d.replica.images_on; })) {
     f.counter("tandem_gpu_value_hits_total", "Hits that were answered with a GPU's copy of the item.");
     f.put(s.engine.counters.device_images);

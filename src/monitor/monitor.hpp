@@ -15,6 +15,7 @@
 #include "monitor/history.hpp"
 #include "monitor/http_server.hpp"
 #include "monitor/token.hpp"
+#include "net/log.hpp"
 
 namespace tandem::monitor {
 

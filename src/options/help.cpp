@@ -72,6 +72,65 @@ constexpr std::array exits{
     ExitText{"74", "a page of the memory file cannot be read back"},
     ExitText{"1", "a bad value or password file where memcached exits with 1 (`tandem memcached`)"},
 };
+std::string serve_tables() {
+  std::string out;
+  std::string_view group;
+  for (const Option& o : all_options()) {
+    if (!o.is_serve()) continue;
+    if (o.group != group) {
+      group = o.group;
+      out += fmt::format("\n### {}\n\n| option | default | memcached | |\n|---|---|---|---|\n", group);
+    }
+    const std::string_view value = placeholder(o);
+    const std::string name = fmt::format("{}{}{}", serve_names(o), value.empty() ? "" : " ", value);
+    std::string memcached = o.letter != 0 ? fmt::format("-{}", o.letter) : std::string();
+    if (!o.extended.empty()) memcached = fmt::format("-o {}", o.extended);
+    out += fmt::format("| {} | {} | {} | {} |\n", code(name), shown_default(o), code(memcached), cell(o.help));
+  }
+  return out;
+}
+
+std::string memcached_tables() {
+  std::string out =
+      "\n## `tandem memcached`\n\n"
+      "With memcached's options and defaults; also what the program is when it is called through a link or copy named\n"
+      "`memcached`. Values are taken as memcached takes them and refused with its messages and exit codes; what a "
+      "number has\n"
+      "behind its digits is ignored, with a notice on stderr. Extended options (`-o`) of the tables above that are not "
+      "in "
+      "this\n"
+      "one have the same text and default.\n\n"
+      "| option | default | |\n|---|---|---|\n";
+  const Settings defaults = memcached_defaults();
+  std::string ignored;
+  std::string refused;
+  for (const Option& o : all_options()) {
+    if (o.effect == Effect::none && o.extended.empty()) continue;
+    const std::string usage = o.letter != 0 ? memcached_usage(o) : fmt::format("-o {}", o.extended);
+    if (takes_effect(o)) {
+      const bool described = o.is_serve() && o.memcached_help.empty();
+      const std::string value = code(o.field != nullptr ? memcached_default(o, defaults) : "");
+      if (described && o.letter == 0 && value == shown_default(o)) continue;  // the tables above have it all
+      out += fmt::format("| {} | {} | {} |\n", code(usage), value,
+                         described ? fmt::format("as `--{}`", o.name) : cell(memcached_text(o)));
+    } else {
+      (o.effect == Effect::refused ? refused : ignored) += fmt::format("| {} | {} |\n", code(usage), cell(o.help));
+    }
+  }
+  out +=
+      "\nTaken, reported on stderr and ignored, as are memcached 1.6's other extended options (`-o`). A name that it "
+      "does "
+      "not\n"
+      "know is an error:\n\n"
+      "| option | in memcached |\n|---|---|\n" +
+      ignored;
+  out +=
+      "\nNot supported yet. They protect something, or are the capacity that was asked for, so each is an error:\n\n| "
+      "option | in memcached |\n|---|---|\n" +
+      refused;
+  return out;
+}
+
 }  // namespace
 
 std::span<const ExitText> exit_texts() { return exits; }
@@ -213,56 +272,7 @@ std::string options_markdown() {
       "started. `--check` reads settings, certificate, key and password files, reports what is wrong, serves nothing, "
       "and\n"
       "exits with the code of a start.\n";
-  std::string_view group;
-  for (const Option& o : all_options()) {
-    if (!o.is_serve()) continue;
-    if (o.group != group) {
-      group = o.group;
-      out += fmt::format("\n### {}\n\n| option | default | memcached | |\n|---|---|---|---|\n", group);
-    }
-    const std::string_view value = placeholder(o);
-    const std::string name = fmt::format("{}{}{}", serve_names(o), value.empty() ? "" : " ", value);
-    std::string memcached = o.letter != 0 ? fmt::format("-{}", o.letter) : std::string();
-    if (!o.extended.empty()) memcached = fmt::format("-o {}", o.extended);
-    out += fmt::format("| {} | {} | {} | {} |\n", code(name), shown_default(o), code(memcached), cell(o.help));
-  }
-  out +=
-      "\n## `tandem memcached`\n\n"
-      "With memcached's options and defaults; also what the program is when it is called through a link or copy named\n"
-      "`memcached`. Values are taken as memcached takes them and refused with its messages and exit codes; what a "
-      "number has\n"
-      "behind its digits is ignored, with a notice on stderr. Extended options (`-o`) of the tables above that are not "
-      "in "
-      "this\n"
-      "one have the same text and default.\n\n"
-      "| option | default | |\n|---|---|---|\n";
-  const Settings defaults = memcached_defaults();
-  std::string ignored;
-  std::string refused;
-  for (const Option& o : all_options()) {
-    if (o.effect == Effect::none && o.extended.empty()) continue;
-    const std::string usage = o.letter != 0 ? memcached_usage(o) : fmt::format("-o {}", o.extended);
-    if (takes_effect(o)) {
-      const bool described = o.is_serve() && o.memcached_help.empty();
-      const std::string value = code(o.field != nullptr ? memcached_default(o, defaults) : "");
-      if (described && o.letter == 0 && value == shown_default(o)) continue;  // the tables above have it all
-      out += fmt::format("| {} | {} | {} |\n", code(usage), value,
-                         described ? fmt::format("as `--{}`", o.name) : cell(memcached_text(o)));
-    } else {
-      (o.effect == Effect::refused ? refused : ignored) += fmt::format("| {} | {} |\n", code(usage), cell(o.help));
-    }
-  }
-  out +=
-      "\nTaken, reported on stderr and ignored, as are memcached 1.6's other extended options (`-o`). A name that it "
-      "does "
-      "not\n"
-      "know is an error:\n\n"
-      "| option | in memcached |\n|---|---|\n" +
-      ignored;
-  out +=
-      "\nNot supported yet. They protect something, or are the capacity that was asked for, so each is an error:\n\n| "
-      "option | in memcached |\n|---|---|\n" +
-      refused;
+  out += serve_tables() + memcached_tables();
   out += "\n`-V` prints `" + memcached_version_line() +
          "`: scripts compare the version, so it is that of the\n"
          "memcached whose commands and replies Tandem has.\n\n"

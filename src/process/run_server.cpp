@@ -23,6 +23,7 @@
 #include "net/log.hpp"
 #include "net/secret_files.hpp"
 #include "net/xdp/xdp.hpp"
+#include "operate/server.hpp"
 #include "options/gpu_cycle.hpp"
 #include "options/value.hpp"
 #include "options/version.hpp"
@@ -140,6 +141,30 @@ std::string page_address(const std::string& address, int port) {
 namespace {
 
 // Serves clients from the start to the stop.
+void give_up_devices(const EngineOptions& engine) {
+  for (const auto& device : engine.devices) device->abandon();
+  net::say(engine.devices.empty() ? "no GPU to give up" : "GPU given up");
+}
+
+void say_file_warnings(const Server& server, const std::string& token_file) {
+  say_warnings(server.warnings());
+  if (token_file.empty()) return;
+  if (const std::string warning = net::password_file_warning(token_file); !warning.empty()) net::warn(warning);
+}
+
+// Takes from the process what it does not need to serve, and its place.
+void restrict_process(const Settings& settings, Daemon& daemon) {
+  const ProcessOptions& process = settings.process;
+  if (process.lock_memory) {
+    if (const std::string error = lock_memory(); !error.empty()) net::warn("memory is not locked: " + error);
+  }
+  daemon.leave(process.core_files);
+  if (!process.seccomp) return;
+  const bool has_socket_file = !settings.server.unix_path.empty() || !settings.server.control_path.empty();
+  filter_system_calls({.removes_files = !process.pid_file.empty() || has_socket_file,
+                       .memory_file = !settings.engine.memory_file.empty()});
+}
+
 void serve(Settings& settings, ServerStyle style, Engine& engine, Daemon& daemon,
            const ChangedSettings& changed_settings) {
   const ProcessOptions& process = settings.process;
@@ -161,10 +186,7 @@ void serve(Settings& settings, ServerStyle style, Engine& engine, Daemon& daemon
       if (Server* const now = serving.load()) reload(*now, monitor ? &*monitor : nullptr, changed_settings);
       return;
     }
-    if (number == SIGUSR2) {
-      for (const auto& device : settings.engine.devices) device->abandon();
-      net::say(settings.engine.devices.empty() ? "no GPU to give up" : "GPU given up");
-    }
+    if (number == SIGUSR2) give_up_devices(settings.engine);
     if (!stops) return;  // USR1: reserved
     manager.tell("STOPPING=1");
     // Either this load sees the server, or the start sees the flag.
@@ -187,26 +209,12 @@ void serve(Settings& settings, ServerStyle style, Engine& engine, Daemon& daemon
   } const ends{monitor, signals};
   serving.store(&server);
   if (is_stopped.load()) server.stop();
-  say_warnings(server.warnings());
-  if (const std::string& file = settings.server.metrics_token_file; !file.empty()) {
-    if (const std::string warning = net::password_file_warning(file); !warning.empty()) net::warn(warning);
-  }
+  say_file_warnings(server, settings.server.metrics_token_file);
   if (monitor) monitor->watch(server.telemetry());
   if (style == ServerStyle::memcached) write_ports(server);
   PidFile pid_file;
   if (!process.pid_file.empty()) write_pid_file(pid_file, process.pid_file, style);
-  if (process.lock_memory) {
-    if (const std::string error = lock_memory(); !error.empty()) {
-      net::warn("memory is not locked: " + error);
-    }
-  }
-  daemon.leave(process.core_files);
-  if (process.seccomp) {
-    const ServerOptions& server_options = settings.server;
-    const bool has_socket_file = !server_options.unix_path.empty() || !server_options.control_path.empty();
-    filter_system_calls({.removes_files = !process.pid_file.empty() || has_socket_file,
-                         .memory_file = !settings.engine.memory_file.empty()});
-  }
+  restrict_process(settings, daemon);
   if (says) say_serving(settings, style, engine, server);
   if (monitor && says)
     net::say(fmt::format("live page and metrics: {}", page_address(settings.server.metrics, monitor->port())));

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "net/log.hpp"
 #include "options/options.hpp"
 
 namespace tandem::cli {

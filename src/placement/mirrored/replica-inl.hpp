@@ -299,17 +299,6 @@ ReplicaState BasicReplica<Rules, Log>::step(std::uint64_t budget_bytes) noexcept
   return stats_.state;
 }
 
-// Optional: without memory the replica comes back from a rest by another upload.
-template <class Rules, class Log>
-void BasicReplica<Rules, Log>::make_dirty_map() noexcept {
-  if (log_.dirty() == nullptr) return;
-  epoch_.enter();
-  const FollowedTable table = index_.followed();
-  epoch_.exit();
-  // Else the upload begins again. The map only keeps where the table is.
-  if (table.serial == serial_) log_.dirty()->make(table);
-}
-
 // Whether what is sent may be read: the log is on, and the batches that began before have ended.
 template <class Rules, class Log>
 bool BasicReplica<Rules, Log>::has_begun() noexcept {
@@ -395,19 +384,6 @@ Drained BasicReplica<Rules, Log>::collect() noexcept {
   stats_.repeats += drained.repeats;
   stats_.rewrites += drained.images;
   return drained;
-}
-
-// The log has overflowed. During a return writers mark what they change, too.
-template <class Rules, class Log>
-void BasicReplica<Rules, Log>::lose_changes() noexcept {
-  if (stats_.state == ReplicaState::leaving) return stay_away();
-  restart_log_ = true;
-  constexpr unsigned restarts_max = 3;
-  if (stats_.state == ReplicaState::returning && ++restarts_ < restarts_max) {
-    bucket_ = block_ = 0;
-  } else if (serial_ != 0) {
-    begin_copy();
-  }
 }
 
 template <class Rules, class Log>
