@@ -38,7 +38,8 @@ void put_percentiles(const LatencyTotals& before, const LatencyTotals& now, Poin
 
 void History::add(net::ServerSnapshot snapshot, Time now, double unix_s) {
   if (!moments_.empty()) add_point(snapshot, now, unix_s);
-  moments_.push_back({now, snapshot.latency, snapshot.task_costs, snapshot.ran});
+  moments_.push_back({now, snapshot.latency, snapshot.task_costs, snapshot.ran, std::nullopt});
+  if (snapshot.hot) moments_.back().hot = snapshot.hot->latency;
   if (moments_.size() > window_intervals + 1) moments_.pop_front();
   latest_ = std::move(snapshot);
   if (points_ever_ != 0 && points_ever_ % window_intervals == 0) add_coarse_point();
@@ -109,6 +110,17 @@ TasksRan History::recent_ran() const {
     for (std::size_t p = 0; p < processor_count; ++p) any += ran.queries[t][p] -= before.queries[t][p];
   }
   return any != 0 ? ran : latest_.ran;
+}
+
+std::optional<HotRecent> History::recent_hot() const {
+  if (moments_.size() < 2 || !moments_.front().hot || !moments_.back().hot) return std::nullopt;
+  HotRecent recent{.latency = *moments_.back().hot};
+  recent.latency.hot.subtract(moments_.front().hot->hot);
+  recent.latency.cold.subtract(moments_.front().hot->cold);
+  const double hot = static_cast<double>(recent.latency.hot.count());
+  const double all = hot + static_cast<double>(recent.latency.cold.count());
+  if (all != 0) recent.share = hot / all;
+  return recent;
 }
 
 std::array<TaskCost, task_count> History::recent_tasks() const {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <vector>
 
 #include "operate/telemetry.hpp"
@@ -30,6 +31,12 @@ struct CommandRecent {
   HistogramTotals ticks;
 };
 
+// Beside an index on devices alone: queries that the host answered by its hot keys, and all others.
+struct HotRecent {
+  HotLatencyTotals latency;
+  double share = 0;  // of the first
+};
+
 class History {
  public:
   static constexpr std::size_t points_max = 300;
@@ -52,6 +59,8 @@ class History {
   std::array<TaskCost, task_count> recent_tasks() const;
   // Which processor ran which tasks in the window; since the start, if none ran in it.
   TasksRan recent_ran() const;
+  // Nothing: no key is hot, or there is no window yet.
+  std::optional<HotRecent> recent_hot() const;
 
  private:
   struct Moment {
@@ -59,6 +68,7 @@ class History {
     LatencyTotals latency;
     std::array<TaskCost, task_count> tasks;
     TasksRan ran;
+    std::optional<HotLatencyTotals> hot;
   };
   void add_point(const net::ServerSnapshot& snapshot, Time now, double unix_s);
   void add_coarse_point();

@@ -50,6 +50,35 @@ TEST(History, RatesAreBetweenTwoLooks) {
   EXPECT_DOUBLE_EQ(p.time_s, 102);
 }
 
+TEST(History, HotAndColdAreOfTheWindow) {
+  const auto with_hot = [](unsigned hot, unsigned cold) {
+    net::ServerSnapshot s = snapshot_with(0, 0);
+    Histogram fast, slow;
+    for (unsigned i = 0; i < hot; ++i) fast.record(1000);
+    for (unsigned i = 0; i < cold; ++i) slow.record(9000);
+    s.hot.emplace().table.keys = 7;
+    s.hot->latency.hot.add(fast);
+    s.hot->latency.cold.add(slow);
+    return s;
+  };
+  History history;
+  history.add(with_hot(1000, 1000), begin, 0);
+  EXPECT_EQ(status_of(history)["hot_table"], nullptr);
+  history.add(with_hot(1030, 1010), begin + seconds(1), 1);
+  const auto recent = history.recent_hot();
+  ASSERT_TRUE(recent);
+  EXPECT_DOUBLE_EQ(recent->share, 0.75);
+  EXPECT_EQ(recent->latency.cold.count(), 10u);
+  const Json told = status_of(history)["hot_table"];
+  EXPECT_EQ(told["keys"], 7);
+  EXPECT_EQ(told["share"], 0.75);
+  EXPECT_NEAR(told["hot_latency_us"]["p99"].get<double>(), 1000 * ns_per_tick() / 1000, 0.05 * ns_per_tick());
+  EXPECT_GT(told["cold_latency_us"]["p50"], told["hot_latency_us"]["max"]);
+
+  history.add(snapshot_with(0, 0), begin + seconds(2), 2);
+  EXPECT_EQ(status_of(history)["hot_table"], nullptr) << "a server without hot keys has none";
+}
+
 TEST(History, AResetOfTheCountersIsNoNegativeRate) {
   History history;
   history.add(snapshot_with(1'000'000, 1'000'000), begin, 0);

@@ -60,6 +60,19 @@ Json tasks_json(const History& history) {
   return out;
 }
 
+// null: no key is hot.
+Json hot_table_json(const History& history) {
+  const auto recent = history.recent_hot();
+  if (!recent) return nullptr;
+  const HotTableStats& table = history.latest().hot->table;
+  const double tick_us = ns_per_tick() / 1000;
+  return {{"keys", table.keys},
+          {"keys_max", table.keys_max},
+          {"share", rounded(recent->share)},
+          {"hot_latency_us", quantiles(recent->latency.hot, tick_us)},
+          {"cold_latency_us", quantiles(recent->latency.cold, tick_us)}};
+}
+
 // The class with the most memory first; among equal ones, that with the largest slots.
 Json classes_json(const EngineStats& engine) {
   std::vector<ClassStats> classes;
@@ -131,6 +144,7 @@ std::string status_json(const History& history, const HotKeys& hot, const net::B
                    {"huge_items", s.engine.huge_items},          {"classes", classes_json(s.engine)}};
   out["tasks"] = tasks_json(history);
   out["commands"] = commands_json(history);
+  out["hot_table"] = hot_table_json(history);
   Json keys = Json::array();
   for (const HotKey& k : hot.keys)
     keys.push_back({{"key", codec::url_encoded(k.key)}, {"share", k.share}, {"share_error", k.share_error}});

@@ -128,6 +128,7 @@ def test_shows_live_numbers(page_url: str, browser: webdriver.Chrome) -> None:
     assert count_of(browser, "#classes tbody tr") >= 5
     assert count_of(browser, "#big td.key") == 10
     assert count_of(browser, "#tiles .tile") == 6
+    assert not browser.find_element(By.ID, "split-card").is_displayed(), "this server has no hot table"
 
     # It lives: what it says goes on changing.
     before = text_of(browser, "#about")
@@ -149,6 +150,26 @@ def test_fits_a_telephone(page_url: str, browser: webdriver.Chrome) -> None:
     WebDriverWait(browser, WAIT_S).until(lambda b: count_of(b, "#hot td.key") >= 1)
     assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
     check_nothing_went_wrong(browser, page_url)
+
+
+@pytest.mark.parametrize("browser", ["light"], indirect=True)
+def test_tells_hot_from_cold(tandem: Callable[..., Server], browser: webdriver.Chrome) -> None:
+    port = free_port()
+    server = tandem("-t", "2", "-o", f"metrics={HOST}:{port},preset=6,gpu=sim,hot_threshold=1", memory_mib=16)
+    load = Load(server)
+    load.start()
+    try:
+        browser.get(f"http://{HOST}:{port}/")
+        wait = WebDriverWait(browser, WAIT_S)
+        wait.until(lambda b: b.find_element(By.ID, "split-card").is_displayed())
+        wait.until(lambda b: float(texts_of(b, "#split td")[1].split()[0]) > 1)
+        names, shares = texts_of(browser, "#split td:nth-child(1)"), texts_of(browser, "#split td:nth-child(2)")
+        assert names[0].startswith("hot: ") and names[1] == "cold"
+        assert abs(sum(float(share.split()[0]) for share in shares) - 100) < 0.2
+    finally:
+        load.stopping.set()
+        load.join()
+    assert load.error is None
 
 
 @pytest.mark.parametrize("browser", ["light"], indirect=True)

@@ -119,15 +119,26 @@ const td = (text) => element("td", {}, text);
 const keyCell = (key) => element("td", { class: "key", title: keyText(key) }, keyText(key));
 const meter = (share) => element("td", { class: "meter" }, bar(share));
 
+const quantileCells = (us) => ["p50", "p90", "p99", "p99_9", "max"].map((q) => td(micros(us[q])));
+
+// Of a preset that answers hot keys by the host alone.
+function drawSplit(table) {
+  $("split-card").hidden = table === null;
+  if (table === null) return;
+  rows("split", [
+    [td(`hot: ${short(table.keys)} keys`), td(percent(table.share)), ...quantileCells(table.hot_latency_us)],
+    [td("cold"), td(percent(1 - table.share)), ...quantileCells(table.cold_latency_us)]], "");
+}
+
 function drawTables(status) {
-  rows("commands", status.commands.map((c) => [td(c.name), td(short(c.per_s)),
-    ...["p50", "p90", "p99", "p99_9", "max"].map((q) => td(micros(c.latency_us[q])))]), "no commands yet");
+  rows("commands", status.commands.map((c) => [td(c.name), td(short(c.per_s)), ...quantileCells(c.latency_us)]), "no commands yet");
   rows("classes", status.memory.classes.map((c) => [td(bytes(c.slot_bytes)), td(bytes(c.memory_bytes)),
     meter(c.slots ? c.slots_used / c.slots : 0), td(short(c.slots_used)), td(short(c.evictions))]), "no memory in use yet");
   const hot = status.hot_keys;
   const hottest = hot.keys.length > 0 ? hot.keys[0].share : 1;
   rows("hot", hot.keys.map((k) => [keyCell(k.key), meter(k.share / hottest), td(percent(k.share, 2)), td(percent(k.share_error, 2))]),
     hot.enabled ? "no requests in the last minute" : "turned off (--no-hot-keys)");
+  drawSplit(status.hot_table);
   rows("big", status.big_keys.keys.map((k) => [keyCell(k.key), td(bytes(k.value_bytes))]), "no items yet");
 }
 
