@@ -162,7 +162,10 @@ std::string_view source_line(std::string_view figure) {
       {"memcachedgpu table-5", "paper: throughput: table 5"},
       {"memcachedgpu table-6", "paper: compared platforms: table 6"},
       {"kvcg 3a", "paper: KVCG: figure 3a, a plot"},
+      {"kvcg 3b", "paper: KVCG: hot mean: section 8.1, text"},
       {"kvcg 3c", "paper: KVCG: figure 3c, a plot"},
+      {"kvcg 4", "paper: hot cache: figure 4, a plot"},
+      {"kvcg 7", "paper: cold, settled, below: section 8.4, text"},
       {"kvcg 5", "paper: KVCG, KVC, KVG, Mega-KV, MICA: figure 5, a plot"},
       {"kvcg 6", "paper: KVCG, KVC, KVG, Mega-KV, MICA: figure 6, a plot"},
       {"heterokv table-2", "paper: HeteroKV (FPGA, 20 cores): table II"},
@@ -171,6 +174,26 @@ std::string_view source_line(std::string_view figure) {
   };
   const auto found = lines.find(figure);
   return found == lines.end() ? std::string_view() : found->second;
+}
+
+// Series that a figure of KVCG's has with a device in software: its systems, and latencies of both classes of keys.
+std::vector<std::string> series_of_kvcg(std::string_view figure) {
+  const std::string sim = " (simulated device)";
+  if (figure == "4") return {"theta 0.5" + sim, "theta 0.99" + sim};
+  if (figure == "7") return {"hot" + sim, "cold" + sim, "hot share" + sim};
+  std::vector<std::string> names, with_hot = {"KVCG, T1"};
+  if (figure == "3b") with_hot = {"KVCG, the most popular keys given"};
+  if (figure == "6") with_hot.emplace_back("KVCG, T2");
+  for (const std::string& name : with_hot) {
+    names.push_back(name + sim);
+    for (const char* const latency : {"hot mean", "hot p99", "cold mean", "cold p99", "hot share"})
+      names.push_back(fmt::format("{}{}: {}", name, sim, latency));
+  }
+  if (figure == "3b") return names;
+  for (const std::string& name : {std::string("KVC"), "KVG" + sim, "Mega-KV" + sim})
+    names.insert(names.end(), {name, name + ": mean", name + ": p99"});
+  names.insert(names.end(), {"KVCG" + sim, "KVCG" + sim + ": cold mean", "KVCG" + sim + ": hot share"});
+  return names;
 }
 
 // Keys of a run's result that docs/bench-format.md does not name, by which `tandem bench report` would skip the
@@ -261,6 +284,9 @@ TEST_P(Runs, QuicklyAndLeavesAFigureThatItsRunsExplain) {
     if (!series.contains("unit")) continue;
     const std::string heading = fmt::format("{} ({}) |", series["name"].get<std::string>(), unit);
     EXPECT_NE(text.find(heading), std::string::npos) << text;
+  }
+  if (paper->name == "kvcg") {
+    for (const std::string& series : series_of_kvcg(experiment->figure)) EXPECT_TRUE(names.contains(series)) << series;
   }
   for (const Json& what : figure["missing"])
     EXPECT_NE(text.find("missing: " + what.get<std::string>()), std::string::npos);
