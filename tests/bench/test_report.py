@@ -808,6 +808,7 @@ BAD = [
         "figures[0].series[0].points[0].runs[0]: there is no run 9",
     ),
     (put("machine/cores", "two"), "machine.cores: expected a whole number"),
+    (put("runs/1/result/planner", [1]), "runs[1].result.planner: expected an object"),
 ]
 
 
@@ -820,6 +821,14 @@ def test_bad_documents_are_refused(tmp_path: Path, change: Callable[[dict], None
     assert (run.returncode, run.stdout) == (EX_DATAERR, "")
     assert f"skipped {path}: {message}" in run.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_what_a_planner_says_is_accepted(tmp_path: Path) -> None:
+    """It is as `stats planner` has it, whatever that has."""
+    good = document("alternate")
+    put("runs/0/result/planner", {"reason": "measured", "batch_min": 2048, "share": 0.5})(good)
+    run = report(tmp_path / "out", save(tmp_path, good))
+    assert (run.returncode, run.stderr) == (0, "")
 
 
 def test_a_bad_document_is_skipped(tmp_path: Path) -> None:

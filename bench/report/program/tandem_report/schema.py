@@ -207,6 +207,7 @@ RESULT = record(
         "timeline": TIMELINE,
         "hot": KEY_CLASS,
         "cold": KEY_CLASS,
+        "planner": table_of(or_null(scalar)),
         "server": SERVER,
         "client_cpu_us_per_op": amount,
         "energy": energy,
