@@ -94,7 +94,7 @@ bench: build ## all of `tandem bench`, some ten minutes: build/bench-report/inde
 	@$(if $(ONLY),rm -f build/bench-report/*.html build/bench-report/*.png build/bench-report/*.svg,rm -rf build/bench-report)
 	@scripts/bench_parts build/bin/tandem build/bench-report quick $(ONLY)
 
-bench-micro: ## micro-benchmarks of the layers (ONLY="index net" for some)
+bench-micro: ## micro-benchmarks of the layers (ONLY="index operate" for some)
 	@scripts/setup test
 	@scripts/bench_micro $(ONLY)
 

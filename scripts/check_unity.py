@@ -27,7 +27,7 @@ APART = re.compile(r"_(?:bench|fuzz)\.cpp$|/main\.cpp$|/codec/(?:packet_parser|r
 BLANK = re.compile(r'R"(\w*)\((?:.|\n)*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|//[^\n]*|/\*(?:.|\n)*?\*/')
 WORD = re.compile(r"(?<![\w.])(?<!->)(?<!::)[A-Za-z_]\w*")
 # A declaration that Ctags does not see (of a lambda, or with parentheses), in the one format of the sources.
-LOCAL = re.compile(r"(?=(\b\w+|>|\])[&*]* (?:[A-Za-z_]\w*(?: = [^,;]*)?, )*?([A-Za-z_]\w*)(?:[ =:;,()\[{]|$))")
+LOCAL = re.compile(r"(?=(\b\w+|(?<! )>|\])[&*]* (?:[A-Za-z_]\w*(?: = [^,;]*)?, )*?([A-Za-z_]\w*)(?:[ =:;,()\[{]|$))")
 NO_TYPE = {"return", "else", "case", "throw", "new", "delete", "goto", "typename", "co_return", "co_yield", "co_await"}
 NO_TYPE |= {"and", "or", "not", "namespace", "using"}
 TEST = re.compile(r"TEST_[FP]\((\w+)")
@@ -215,6 +215,7 @@ PLANTED = {  # what a.cpp defines for itself, what b.cpp has, how many faults th
     "a function that a header has further out": ("void figure_16(int run) {}", "int x = figure_16(1);", 1),
     "a function of another signature": ("void fail(int a) {}", "void fail(double a, int b) {}", 1),
     "a constant": ("constexpr int limit = 3;", "int x() { return limit; }", 1),
+    "a comparison with >": ("constexpr int limit = 3;", "bool x(int y) { return y > limit; }", 1),
     "a type": ("struct Rig {\n  int a;\n};", "struct Rig {\n  long a;\n};", 1),
     "a type that is used": ("struct Rig {\n  int a;\n};", "Rig* rig();", 1),
     "two types of one name": ("using Map = int;", "using Map = long;", 1),

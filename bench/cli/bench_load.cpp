@@ -319,10 +319,6 @@ void hint_at_preload(const LoadArguments& given, const load::Result& result) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 // The exit code, if there is nothing to measure behind it.
 std::optional<int> preload(const LoadArguments& given, ProgressBar& bar) {
   const auto filled = load::preload(given.run, bar.named("preload"));

@@ -100,7 +100,11 @@ Json settings_json(const EngineSettings& settings, const std::vector<workload::S
   if (on_wire && settings.cycles_us.front() != 0) json["cycle_us"] = settings.cycles_us.front();
   if (on_wire && settings.rates.front() != 0) json["rate"] = settings.rates.front();
   if (on_wire && settings.miss_share != 0) json["miss_share"] = settings.miss_share;
-  if (settings.shift_ops != 0) json["shift_ops"] = settings.shift_ops;
+  if (settings.shift_ops != 0) {
+    json["shift_ops"] = settings.shift_ops;
+    json["shift_keys"] = settings.shift_keys;
+  }
+  if (on_wire && settings.from_start) json["from_start"] = true;
   json["keys"] = spec.keys;
   json["key_bytes"] = sizes_text(spec.key_bytes);
   json["value_bytes"] = sizes_text(spec.value_bytes);

@@ -1,5 +1,5 @@
 // Response bytes to be sent: a contiguous buffer plus references to large values, which are sent from their items, and
-// to replies that a device has written. The net layer sends parts of it by send() or an iovec.
+// to replies that a device has written. The worker sends parts of it by send() or an iovec.
 //
 // Thread safety: one thread at a time.
 #pragma once

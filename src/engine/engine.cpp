@@ -6,7 +6,8 @@
 #include <random>
 #include <stdexcept>
 
-#include "base/memory_reserve.hpp"
+#include "engine/hot_keys.hpp"
+#include "engine/index_share.hpp"
 #include "engine/on_device.hpp"
 #include "pipeline/device_search.hpp"
 #include "pipeline/runner.hpp"
@@ -15,9 +16,6 @@
 
 namespace tandem {
 namespace {
-
-// The index may take this share of the memory limit (during a growth the old and the new table coexist).
-constexpr double index_share_max = 0.5;
 
 std::uint64_t random_seed() {
   std::random_device device;

@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/memory_reserve.hpp"
 #include "engine/engine.hpp"
+#include "engine/index_share.hpp"
 #include "task/memory.hpp"
 #include "task/page_moves.hpp"
 

@@ -9,8 +9,6 @@
 #include "codec/digits.hpp"
 #include "codec/reply.hpp"
 #include "codec/reply_writer.hpp"
-#include "codec/scan.hpp"
-#include "codec/tokens.hpp"
 #include "index/wanted_lanes.hpp"
 #include "lane/collect.hpp"
 #include "lane/run.hpp"

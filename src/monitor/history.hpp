@@ -34,7 +34,7 @@ struct CommandRecent {
 // Beside an index on devices alone: queries that the host answered by its hot keys, and all others.
 struct HotRecent {
   HotLatencyTotals latency;
-  double share = 0;  // of the first
+  std::optional<double> share;  // of the first; nothing: no query was sampled
 };
 
 class History {
@@ -59,7 +59,7 @@ class History {
   std::array<TaskCost, task_count> recent_tasks() const;
   // Which processor ran which tasks in the window; since the start, if none ran in it.
   TasksRan recent_ran() const;
-  // Nothing: no key is hot, or there is no window yet.
+  // Nothing: there is no hot table, or no window of it yet.
   std::optional<HotRecent> recent_hot() const;
 
  private:

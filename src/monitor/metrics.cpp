@@ -242,7 +242,6 @@ void put_planner(Families& f, const net::ServerSnapshot& s) {
   f.put(static_cast<double>(s.planner->counts.probe_loss_ns) / 1e9);
 }
 
-// Each family has a value for each GPU.
 void put_hot_table(Families& f, const net::ServerSnapshot& s) {
   f.gauge("tandem_hot_keys", "Keys that the host answers, though a GPU has the index (preset kvcg).");
   f.put(s.hot->table.keys);
@@ -273,6 +272,7 @@ void put_left_to_host(Families& f, const StoreTotals& c) {
   f.put(c.device_left_checksum, {{"reason", "checksum"}});
 }
 
+// Each family has a value for each GPU.
 void put_devices(Families& f, const net::ServerSnapshot& s) {
   const std::vector<DeviceStats>& devices = s.devices;
   if (devices.empty()) return;

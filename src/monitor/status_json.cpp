@@ -60,7 +60,7 @@ Json tasks_json(const History& history) {
   return out;
 }
 
-// null: no key is hot.
+// null: there is no hot table.
 Json hot_table_json(const History& history) {
   const auto recent = history.recent_hot();
   if (!recent) return nullptr;
@@ -68,7 +68,7 @@ Json hot_table_json(const History& history) {
   const double tick_us = ns_per_tick() / 1000;
   return {{"keys", table.keys},
           {"keys_max", table.keys_max},
-          {"share", rounded(recent->share)},
+          {"share", recent->share ? Json(rounded(*recent->share)) : Json(nullptr)},
           {"hot_latency_us", quantiles(recent->latency.hot, tick_us)},
           {"cold_latency_us", quantiles(recent->latency.cold, tick_us)}};
 }

@@ -1,4 +1,5 @@
-// The bounds of the net layer, each with its reason. docs/memory.md adds them up to the server's fixed memory.
+// The bounds of workers and connections, each with its reason. docs/memory.md adds them up to the server's fixed
+// memory.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -72,6 +72,7 @@ constexpr std::array exits{
     ExitText{"74", "a page of the memory file cannot be read back"},
     ExitText{"1", "a bad value or password file where memcached exits with 1 (`tandem memcached`)"},
 };
+
 std::string serve_tables() {
   std::string out;
   std::string_view group;

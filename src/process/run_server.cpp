@@ -140,7 +140,6 @@ std::string page_address(const std::string& address, int port) {
 
 namespace {
 
-// Serves clients from the start to the stop.
 void give_up_devices(const EngineOptions& engine) {
   for (const auto& device : engine.devices) device->abandon();
   net::say(engine.devices.empty() ? "no GPU to give up" : "GPU given up");
@@ -152,7 +151,7 @@ void say_file_warnings(const Server& server, const std::string& token_file) {
   if (const std::string warning = net::password_file_warning(token_file); !warning.empty()) net::warn(warning);
 }
 
-// Takes from the process what it does not need to serve, and its place.
+// Locks memory, leaves the working directory, and gives up the system calls that serving does not need.
 void restrict_process(const Settings& settings, Daemon& daemon) {
   const ProcessOptions& process = settings.process;
   if (process.lock_memory) {
@@ -165,6 +164,7 @@ void restrict_process(const Settings& settings, Daemon& daemon) {
                        .memory_file = !settings.engine.memory_file.empty()});
 }
 
+// Serves clients from the start to the stop.
 void serve(Settings& settings, ServerStyle style, Engine& engine, Daemon& daemon,
            const ChangedSettings& changed_settings) {
   const ProcessOptions& process = settings.process;

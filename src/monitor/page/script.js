@@ -125,9 +125,10 @@ const quantileCells = (us) => ["p50", "p90", "p99", "p99_9", "max"].map((q) => t
 function drawSplit(table) {
   $("split-card").hidden = table === null;
   if (table === null) return;
+  const shown = (share) => (table.share === null ? "–" : percent(share));
   rows("split", [
-    [td(`hot: ${short(table.keys)} keys`), td(percent(table.share)), ...quantileCells(table.hot_latency_us)],
-    [td("cold"), td(percent(1 - table.share)), ...quantileCells(table.cold_latency_us)]], "");
+    [td(`hot: ${short(table.keys)} keys`), td(shown(table.share)), ...quantileCells(table.hot_latency_us)],
+    [td("cold"), td(shown(1 - table.share)), ...quantileCells(table.cold_latency_us)]], "");
 }
 
 function drawTables(status) {

@@ -37,6 +37,12 @@ TEST(HotTable, IsWithinItsMemory) {
   EXPECT_EQ(rig.budget.used_bytes(), rig_bytes);
 }
 
+TEST(HotTable, HasHalfOfItsCells) {
+  HotRig rig;
+  for (std::uint32_t signature = 1; signature < 100'000; ++signature) rig.table.promote({signature, 1}, signature);
+  EXPECT_EQ(rig.table.keys(), rig.table.keys_max()) << "with more there is no bucket with a free cell for most keys";
+}
+
 TEST(HotTable, HasAWholeFingerprintOfOneSignature) {
   HotRig rig;
   EXPECT_FALSE(rig.table.find(one_key).is_hot);
@@ -105,6 +111,9 @@ TEST(HotTable, RetiresOrForgetsAll) {
   EXPECT_EQ(rig.unretired(), std::set<Location>{});
   EXPECT_FALSE(rig.table.find(one_key).is_hot);
   EXPECT_EQ(rig.table.keys(), 0u);
+  std::size_t freed = 0;
+  for (int time = 0; time < 4; ++time) freed += store.heap.reclaim_all(worker.cache);
+  EXPECT_EQ(freed, 2u) << "a, which the lost device named, and b";
 }
 
 // A reader that meets a cell while it changes hands never has another key's location.
