@@ -114,7 +114,7 @@ TasksRan History::recent_ran() const {
 
 std::optional<HotRecent> History::recent_hot() const {
   if (moments_.size() < 2 || !moments_.front().hot || !moments_.back().hot) return std::nullopt;
-  HotRecent recent{.latency = *moments_.back().hot};
+  HotRecent recent{.latency = *moments_.back().hot, .share = std::nullopt};
   recent.latency.hot.subtract(moments_.front().hot->hot);
   recent.latency.cold.subtract(moments_.front().hot->cold);
   const double hot = static_cast<double>(recent.latency.hot.count());
