@@ -211,7 +211,7 @@ class CellRun {
       if (settings_.from_start) continue;
       say(fmt::format("comparing every reply of {}", subject->name()));
       first_errors_[rounds_.names.back()] = subject->verify();
-      if (auto* const wire = dynamic_cast<WireSubject*>(subject.get())) wire->settle_hot_keys();
+      subject->settle_hot_keys();
     }
     store_.wait_until_settled();
     if (settings_.cache_misses && !engine_plan(settings_.plan).dispatches) {

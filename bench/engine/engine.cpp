@@ -19,7 +19,6 @@
 namespace tandem::bench {
 namespace {
 
-constexpr unsigned threads_limit = 128;
 constexpr std::uint32_t batch_limit = 16 * 1024;
 
 [[noreturn]] void refuse(const std::string& why) { throw std::invalid_argument(why); }
@@ -35,7 +34,7 @@ std::vector<unsigned> threads_of(const EngineSettings& settings) {
     return threads;
   }
   if (!settings.threads.empty()) return settings.threads;
-  return {static_cast<unsigned>(std::min<std::size_t>(allowed_processors().size(), threads_limit))};
+  return {pinned_threads()};
 }
 
 // The batch sizes of the cells with this cycle.
@@ -259,7 +258,7 @@ void validate(const EngineSettings& settings) {
   }
   if (!wants(settings, "wire")) refuse("the subject \"wire\" cannot be left out: the others are compared with it");
   for (const unsigned threads : settings.threads) {
-    if (threads == 0 || threads > threads_limit) refuse(fmt::format("threads: 1 to {}", threads_limit));
+    if (threads == 0 || threads > pinned_threads_max) refuse(fmt::format("threads: 1 to {}", pinned_threads_max));
   }
   check_batches(settings);
   check_load(settings, specs);

@@ -1,10 +1,7 @@
 #include "bench/engine/subject.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <limits>
 
 #include "base/ticks.hpp"

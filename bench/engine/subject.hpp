@@ -88,6 +88,8 @@ class Subject {
   virtual Measured take(const TurnLength& length) = 0;
   // Runs every operation of every tape once and compares all answers, value by value.
   virtual ReplyErrors verify() = 0;
+  // Where the store learns which keys are hot: takes turns until their share of the requests is steady.
+  virtual void settle_hot_keys() {}
 };
 
 inline constexpr std::string_view subject_wire = "tandem", subject_embedded = "tandem embedded",
@@ -104,8 +106,7 @@ class WireSubject final : public Subject {
   std::string_view name() const override { return tapes_.getk ? subject_wire_getk : subject_wire; }
   Measured take(const TurnLength& length) override;
   ReplyErrors verify() override;
-  // Where the store learns which keys are hot: takes turns until their share of the requests is steady.
-  void settle_hot_keys();
+  void settle_hot_keys() override;
   // Runs the first thread's tape once, on this thread; `probe` receives the end of each task. Returns the number of
   // operations.
   std::uint64_t probe(TaskProbe& probe, std::uint64_t ops_max);

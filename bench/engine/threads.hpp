@@ -31,6 +31,12 @@ inline std::vector<int> allowed_processors() {
   return processors;
 }
 
+inline constexpr unsigned pinned_threads_max = 128;
+// As many threads as have a processor each.
+inline unsigned pinned_threads() {
+  return static_cast<unsigned>(std::min<std::size_t>(allowed_processors().size(), pinned_threads_max));
+}
+
 inline void pin_to(int processor) noexcept {
   cpu_set_t set;
   CPU_ZERO(&set);

@@ -237,7 +237,7 @@ void figure_5(PaperRun& run) {
   run.axes("threads", "throughput", "Mops/s", true);
   std::vector<unsigned> threads = run.options().threads;
   if (threads.empty()) {
-    const auto processors = static_cast<unsigned>(std::min<std::size_t>(allowed_processors().size(), 128));
+    const unsigned processors = pinned_threads();
     for (unsigned n = 1; n < processors; n *= 2) threads.push_back(n);
     threads.push_back(processors);
   }

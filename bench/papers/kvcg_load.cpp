@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <string>
 #include <utility>
 
@@ -33,8 +32,7 @@ bool is_simulated(const PaperRun& run) { return run.options().gpu == "sim" || !n
 
 unsigned threads_of(const PaperRun& run, bool with_device) {
   if (!run.options().threads.empty()) return run.options().threads.front();
-  const auto processors = static_cast<unsigned>(std::min<std::size_t>(allowed_processors().size(), 128));
-  return with_device ? std::max(1U, processors - 1) : processors;
+  return with_device ? std::max(1U, pinned_threads() - 1) : pinned_threads();
 }
 
 EngineSettings common_settings(const PaperRun& run, std::string workload, double theta) {

@@ -77,9 +77,7 @@ bool has_gpu(PaperRun& run, std::string_view side) {
 
 void use_device(const PaperRun& run, std::string_view plan, EngineSettings& settings) {
   settings.plan = fmt::format("{}{}", plan, run.options().gpu == "sim" ? "-sim" : "");
-  if (settings.threads.empty())
-    settings.threads = {
-        std::max(1U, static_cast<unsigned>(std::min<std::size_t>(allowed_processors().size(), 128)) - 1)};
+  if (settings.threads.empty()) settings.threads = {std::max(1U, pinned_threads() - 1)};
 }
 
 void figure_13(PaperRun& run) {
