@@ -23,6 +23,13 @@
 
 namespace tandem::bench {
 
+// Queries of hot keys, answered ahead of a device.
+struct HotMeasured {
+  std::uint64_t keys = 0;  // that are hot when the turn ends
+  HistogramTotals latency;
+  std::vector<LatencyTimeline::Stretch> timeline;
+};
+
 // One turn of one subject.
 struct Measured {
   Turn turn;
@@ -45,13 +52,7 @@ struct Measured {
       latency;  // ticks, of each request: from the receipt of its batch until the hand-over of its batch's replies
   std::vector<LatencyTimeline::Stretch> latency_timeline;
   std::optional<OnDevice> device;  // its scheduler's work, if the plan has a device
-  // By hot keys, ahead of a device; of the rest `latency` has more.
-  struct Hot {
-    std::uint64_t keys = 0;  // that are hot when the turn ends
-    HistogramTotals latency;
-    std::vector<LatencyTimeline::Stretch> timeline;
-  };
-  std::optional<Hot> hot;  // if the plan answers them
+  std::optional<HotMeasured> hot;  // if the plan answers them; of the rest `latency` has more
 };
 
 // Length of a turn: `seconds`, or a number of operations of each thread. And how a turn of the wire format is driven.

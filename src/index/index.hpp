@@ -53,6 +53,15 @@ class KeyHold {
   virtual ~KeyHold() = default;
 };
 
+// Where a key's cells are, by the index's kind, for readers with a search of their own for each.
+enum class CellsIn : std::uint8_t {
+  table,  // CuckooIndex: two buckets of one table
+  leaf,   // HashTreeIndex: two buckets of a leaf, to which nodes lead
+  set,    // SetAssociativeIndex: the entries of a set's ways, before which their tags are compared
+  slab,   // SlabListIndex: the preferred line of a bucket's first slab, then the rest of its chain
+  other   // anything else: such readers call find()
+};
+
 class Index {
  public:
   // Maximum number of locations that compete for the room of a new key.
@@ -62,6 +71,9 @@ class Index {
   Index(const Index&) = delete;
   Index& operator=(const Index&) = delete;
   virtual ~Index() = default;
+
+  // Not `other` promises the kind's class.
+  virtual CellsIn cells_in() const noexcept { return CellsIn::other; }
 
   // The key's live item and its words, or nullptr: a miss is final. Waits only while a writer holds the key or rewrites
   // its item. candidate: a device's result, where the table is on a device; else no_location. REQUIRES: the caller is

@@ -18,7 +18,7 @@ CallLane::CallLane(Context& context, std::string_view instructions)
 
 CallLane::~CallLane() = default;
 
-bool CallLane::takes_found() const noexcept { return state_->cells_in == lane::CellsIn::table; }
+bool CallLane::takes_found() const noexcept { return state_->cells_in == CellsIn::table; }
 
 // Has devices search for the first `count` requests, and waits. Returns for how many they did; 0: the index is on the
 // host again, or there is no memory.

@@ -302,14 +302,6 @@ bool choose_source(State& s) noexcept {
   return s.source == Source::located;
 }
 
-CellsIn cells_in(const Index& index) noexcept {
-  if (dynamic_cast<const CuckooIndex*>(&index) != nullptr) return CellsIn::table;
-  if (dynamic_cast<const HashTreeIndex*>(&index) != nullptr) return CellsIn::leaf;
-  if (dynamic_cast<const SetAssociativeIndex*>(&index) != nullptr) return CellsIn::set;
-  if (dynamic_cast<const SlabListIndex*>(&index) != nullptr) return CellsIn::slab;
-  return CellsIn::other;
-}
-
 void look_at_other_index(State& s) noexcept {
   const Shared& shared = s.context.shared;
   if (s.cells_in == CellsIn::leaf) {
@@ -374,7 +366,7 @@ std::string_view Lane::instructions() const noexcept { return ops_.name; }
 std::span<const LaneRow> Lane::rows() const noexcept { return state_->rows_answered; }
 
 void Lane::set_answers(FrameRuns* runs, LocatedKeys* located) noexcept {
-  TD_DEBUG_ASSERT(located == nullptr || (runs == nullptr && state_->cells_in == lane::CellsIn::table));
+  TD_DEBUG_ASSERT(located == nullptr || (runs == nullptr && state_->cells_in == CellsIn::table));
   state_->runs = runs;
   state_->located = located;
   state_->found = nullptr;
@@ -386,7 +378,7 @@ void Lane::set_answers(FrameRuns* runs, LocatedKeys* located) noexcept {
 void Lane::set_turn(std::uint64_t ticks) noexcept { state_->turn_ticks = ticks; }
 
 void Lane::set_found(const Batch* found) noexcept {
-  TD_DEBUG_ASSERT(found == nullptr || state_->cells_in == lane::CellsIn::table);
+  TD_DEBUG_ASSERT(found == nullptr || state_->cells_in == CellsIn::table);
   state_->runs = nullptr;
   state_->located = nullptr;
   state_->found = found;
@@ -395,7 +387,7 @@ void Lane::set_found(const Batch* found) noexcept {
 
 bool Lane::set_hot() noexcept {
   set_answers(nullptr, nullptr);
-  state_->hot = state_->cells_in == lane::CellsIn::table ? context_.shared.placement.hot() : nullptr;
+  state_->hot = state_->cells_in == CellsIn::table ? context_.shared.placement.hot() : nullptr;
   if (state_->hot == nullptr || state_->hot->keys() == 0) return false;
   state_->source = lane::Source::hot;
   return true;

@@ -195,16 +195,8 @@ constexpr bool has_input(Source s) noexcept { return s == Source::located || s =
 // Whether it has candidates for the queries of any command, of packets and datagrams, too.
 constexpr bool has_any_query(Source s) noexcept { return s == Source::found || s == Source::hot; }
 
-// Where a key's cells are, by the index's kind. The hot path is the table's: one comparison tells all other kinds from
-// it, that a kind has stages of its own (has_own_stages()), or does not search buckets (`set` and what follows).
-enum class CellsIn : std::uint8_t {
-  table,  // CuckooIndex: two buckets of one table
-  leaf,   // HashTreeIndex: two buckets of a leaf, to which nodes lead
-  set,    // SetAssociativeIndex: the entries of a set's ways, before which their tags are compared
-  slab,   // SlabListIndex: the preferred line of a bucket's first slab, then the rest of its chain
-  other   // the lane has no search for it: the answer stage asks the index
-};
-CellsIn cells_in(const Index& index) noexcept;
+// The hot path is the table's: one comparison tells all other kinds from it, that a kind has stages of its own, or does
+// not search buckets (`set` and what follows).
 TD_INLINE constexpr bool has_own_stages(CellsIn c) noexcept { return (static_cast<unsigned>(c) & 1) != 0; }
 static_assert(!has_own_stages(CellsIn::table) && has_own_stages(CellsIn::leaf) && !has_own_stages(CellsIn::set) &&
               has_own_stages(CellsIn::slab));
@@ -238,7 +230,7 @@ inline constexpr std::uint8_t dirties = 2;  // sets in place note that: Rewrites
 struct State {
   State(Context& c, const ProtocolOptions& o) noexcept
       : context(c),
-        cells_in(lane::cells_in(c.shared.index)),
+        cells_in(c.shared.index.cells_in()),
         options(o),
         seed(c.shared.hash_seed),
         items(reinterpret_cast<const char*>(c.shared.heap.at(no_location))) {}

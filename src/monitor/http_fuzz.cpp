@@ -24,6 +24,7 @@
 
 #include "monitor/monitor.hpp"
 #include "net/fd.hpp"
+#include "operate/server.hpp"
 
 namespace tandem::monitor {
 namespace {

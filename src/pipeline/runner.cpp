@@ -5,7 +5,6 @@
 #include <thread>
 
 #include "base/ticks.hpp"
-#include "index/cuckoo/cuckoo_index.hpp"
 #include "index/stripes.hpp"
 #include "task/key_compare.hpp"
 
@@ -28,7 +27,7 @@ Runner::Runner(Context& context, const Schedulers* schedulers, std::uint32_t cap
                Frames frames, unsigned flights)
     : context_(context),
       schedulers_(schedulers != nullptr ? std::optional(*schedulers) : std::nullopt),
-      may_locate_(dynamic_cast<const CuckooIndex*>(&context.shared.index) != nullptr) {
+      may_locate_(context.shared.index.cells_in() == CellsIn::table) {
   if (!schedulers_) flights = 1;
   for (unsigned i = 0; i < flights; ++i) {
     std::vector<std::unique_ptr<DevicePart>> parts;

@@ -277,6 +277,7 @@ class CuckooIndex final : public FollowedIndex {
   }
   std::uint64_t item_count() const noexcept override;   // exact when no writer is active; sums 64 counters
   std::uint64_t table_bytes() const noexcept override;  // of all tables now allocated
+  CellsIn cells_in() const noexcept override { return CellsIn::table; }
   std::string_view lanes() const noexcept override { return ops_.name; }
 
   // Calls f(const Table&, cell index, Cell) for every used cell of all tables in use. For tests and tools. REQUIRES:

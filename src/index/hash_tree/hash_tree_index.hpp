@@ -109,6 +109,7 @@ class HashTreeIndex final : public Index {
   std::uint64_t cell_count() const noexcept override { return tree_.cell_count(); }
   std::uint64_t item_count() const noexcept override { return tree_.item_count(); }
   std::uint64_t table_bytes() const noexcept override { return tree_.bytes(); }
+  CellsIn cells_in() const noexcept override { return CellsIn::leaf; }
   std::string_view lanes() const noexcept override { return tree_.lanes(); }
 
   template <class F>

@@ -171,6 +171,9 @@ class BasicSetIndex final : public FollowedIndex {
   std::uint64_t item_count() const noexcept override;
   std::uint64_t cell_count() const noexcept override { return std::uint64_t{view_.count} * Ways; }
   std::uint64_t table_bytes() const noexcept override { return memory_.bytes(); }
+  CellsIn cells_in() const noexcept override {
+    return Ways == set_ways && Reading == SetReading::validated ? CellsIn::set : CellsIn::other;
+  }
   std::string_view lanes() const noexcept override { return ops_.name; }
   // Items that made room for another key's. Reads the whole table.
   std::uint64_t evictions() const noexcept;

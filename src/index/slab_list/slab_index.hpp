@@ -120,6 +120,7 @@ class SlabListIndex final : public Index {
   std::uint64_t cell_count() const noexcept override { return std::uint64_t{bucket_count()} * slab_entries; }
   std::uint64_t item_count() const noexcept override;
   std::uint64_t table_bytes() const noexcept override { return first_.bytes() + pool_.bytes(); }
+  CellsIn cells_in() const noexcept override { return CellsIn::slab; }
   std::string_view lanes() const noexcept override { return ops_.name; }
   std::uint32_t bucket_count() const noexcept { return count_.load(std::memory_order_acquire); }
   // Of a key's bucket. REQUIRES: an epoch, and no writer is active in it.
