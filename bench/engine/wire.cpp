@@ -123,6 +123,7 @@ WireDriver::Answered WireDriver::finish() {
   work_.finish();
   while (TD_UNLIKELY(dispatch_ != nullptr) && dispatch_->in_flight() != 0) answer_dispatched();
   if (TD_UNLIKELY(kept_ != nullptr)) take_kept();
+  planner_.pause();
   return answered_;
 }
 

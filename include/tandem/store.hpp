@@ -55,11 +55,12 @@ struct Options {
   // std::runtime_error if there are fewer, or one cannot be used. One that fails later is left, and the store goes on.
   unsigned gpus = 0;
   std::string gpu = "cuda";     // or "sim": in software, to see that it works
-  std::string preset = "auto";  // what they do (docs/gpu.md of the source tree): auto, mirrored, mega-kv; cpu: nothing.
+  std::string preset = "auto";  // what they do (docs/gpu.md of the source tree): auto, mirrored, mega-kv, kvcg; cpu:
+                                // nothing.
                                 // memcachedgpu: nothing, over an index that keeps its size and evicts.
                                 // heterokv: nothing, over a tree of hash tables, which is ordered
-  std::uint64_t gpu_value_bytes = 0;  // of each one's memory, for copies of small items; not with mega-kv. 0: none,
-                                      // with memcachedgpu of all. Calls do not read them
+  std::uint64_t gpu_value_bytes = 0;  // of each one's memory, for copies of small items; not with mega-kv, kvcg. 0:
+                                      // none, with memcachedgpu of all. Calls do not read them
   // Or the plan of every batch, as `tandem plans` writes it; of its stages GPUs run the search. Empty: the preset's.
   std::string plan = {};
   // The kind of index in place of the preset's, without GPUs: slab_list, cuckoo, set_associative, hash_tree.

@@ -81,10 +81,10 @@ typedef struct tandem_options {
   uint32_t arrange;             /* with ordered: rewrite small items that are scanned often next to each other, in the
                                    background; 1 */
   uint64_t gpu_value_bytes;     /* of each GPU's memory, for copies of small items, which calls do not read; not with
-                                   mega-kv; 0 */
+                                   mega-kv, kvcg; 0 */
   const char* gpu;              /* NULL: "cuda"; or "sim": in software, to see that it works */
-  const char* preset;           /* what the GPUs do, or which index there is: NULL: "auto"; mirrored, mega-kv, cpu,
-                                   memcachedgpu, heterokv (docs/gpu.md of the source tree) */
+  const char* preset;           /* what the GPUs do, or which index there is: NULL: "auto"; mirrored, mega-kv, kvcg,
+                                   cpu, memcachedgpu, heterokv (docs/gpu.md of the source tree) */
   uint32_t gpus;                /* that run a part of batches: 0, 1, 2, 4 or 8; several share the keys; 0 */
   uint32_t reserved;            /* 0 */
   const char* index;            /* the kind of index in place of the preset's: NULL, or cuckoo, set_associative, hash_tree,

@@ -203,12 +203,13 @@ inline void collect(State& s, Collected& to) noexcept {
 
 // Counts the queries of the strip, which was answered as far as its segments have not stopped.
 TD_NOINLINE inline void count_located(State& s, const Strip& strip) noexcept {
-  if (TD_UNLIKELY(s.is_elsewhere && s.context.samples != nullptr) && s.context.samples->is_due(strip.count))
-    sample_hot(s, strip);
-  std::uint64_t& queries = s.source == Source::hot ? s.hot_queries : s.located_queries;
+  std::uint32_t queries = 0;
   for (std::uint32_t left = strip.located & ((1u << strip.count) - 1); left != 0; left &= left - 1) {
     const auto i = static_cast<std::uint32_t>(std::countr_zero(left));
     const LaneSegment& segment = s.segments[strip.segment(i)];
     if (TD_LIKELY(!segment.stopped) || strip.key[i] < segment.rest) ++queries;
   }
+  (s.source == Source::hot ? s.hot_queries : s.located_queries) += queries;
+  if (TD_UNLIKELY(s.is_elsewhere && s.context.samples != nullptr) && s.context.samples->is_due(queries))
+    sample_hot(s, strip);
 }

@@ -98,7 +98,7 @@ bool Controller::enter_class(const PlannerSeen& window) noexcept {
     other_ = LoadClass{.set_share = set_share, .query_bytes = bytes};
     if (!is_again) return false;
     found = &classes_.add(set_share, bytes, now_ns_);
-    found->trial_pause_ns = rules_.trial_pause_ns;
+    found->trial_pause_ns = first_trial_pause_ns();
     found->trial_at_ns = now_ns_ + found->trial_pause_ns;
     counts_.classes = classes_.count();
   }
@@ -107,6 +107,12 @@ bool Controller::enter_class(const PlannerSeen& window) noexcept {
   class_->seen_ns = now_ns_;
   begin_class();
   return true;
+}
+
+// Of a new class: sooner where returns have cost little.
+std::uint64_t Controller::first_trial_pause_ns() const noexcept {
+  if (return_took_ns_ == 0) return rules_.trial_pause_ns;
+  return std::clamp(returns_a_trial * return_took_ns_, rules_.undecided_ns, rules_.trial_pause_ns);
 }
 
 // What runs goes on, but for a probe.
@@ -140,7 +146,10 @@ void Controller::turn(UpkeepLevel reached) noexcept {
   break_off();
   overflows_ = 0;
   if (is_resting()) return run(host_alone, PlanReason::rests);
-  if (is_returning_) return_took_ns_ = std::min(now_ns_ - wanted_ns_, return_took_max_ns);
+  if (is_returning_) {
+    return_took_ns_ = std::min(now_ns_ - wanted_ns_, return_took_max_ns);
+    trials_from_ns_ = std::min(trials_from_ns_, now_ns_ + first_trial_pause_ns());
+  }
   is_returning_ = false;
   if (class_ != nullptr && is_trial_) {
     for (KnownOption& known : class_->options) known.is_compared = false;
@@ -172,8 +181,11 @@ void Controller::learn(const PlannerSeen& window) noexcept {
   credit_ns_ = std::min(credit_ns_ + rules_.budget * static_cast<double>(window_ns_), credit_max_ns);
   const PlanUse& use = window.use[base_];
   if (2 * use.queries < rules_.queries_min) return;
-  const double ns = use.ns_a_query();
   KnownOption& known = class_->options[base_];
+  // One window in which the process was stopped, say, is no change: it takes some in a row.
+  constexpr double most = 3;
+  const double measured = use.ns_a_query();
+  const double ns = learned_ != 0 ? std::min(measured, most * known.recent_ns) : measured;
   const bool is_new = known.ns == 0 || (learned_ == 0 && now_ns_ - known.measured_ns > rules_.certified_ns);
   known.recent_ns = learned_ == 0 ? ns : known.recent_ns + (ns - known.recent_ns) / windows_smoothed;
   known.ns = is_new ? ns : known.ns + (ns - known.ns) / std::clamp(learned_, windows_smoothed, windows_meant);
@@ -378,7 +390,7 @@ double Controller::beside_ns() const noexcept {
 // Of loads that change all the time each has a trial, one after the other.
 bool Controller::begin_trial() noexcept {
   if (now_ns_ < std::max(class_->trial_at_ns, trials_from_ns_)) return false;
-  trials_from_ns_ = now_ns_ + rules_.trial_pause_ns;
+  trials_from_ns_ = now_ns_ + first_trial_pause_ns();
   return true;
 }
 

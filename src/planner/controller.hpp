@@ -77,6 +77,7 @@ class Controller {
   bool is_resting() const noexcept { return reached_ == UpkeepLevel::none; }
   bool take_window(const PlannerSeen& seen, PlannerSeen& window) noexcept;
   bool enter_class(const PlannerSeen& window) noexcept;
+  std::uint64_t first_trial_pause_ns() const noexcept;
   PlanChoice wait_for_class() noexcept;
   void give_up_undecided() noexcept;
   void begin_class() noexcept;

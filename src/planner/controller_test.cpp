@@ -203,6 +203,21 @@ TEST(Controller, GivesUpSoonWhatHasBecomeMuchWorse) {
   EXPECT_LE(ticks, 12u);
 }
 
+TEST(Controller, TakesOneLongWindowForNoChange) {
+  const WorldLoad& load = measured_loads()[0];
+  WorldLoad stopped = load;
+  stopped.worker_ns[3] *= 1000;
+  PlannerWorld world(6, {});
+  for (unsigned t = 0; t < 300; ++t) world.tick(load);
+  ASSERT_EQ(world.choice().even, 3);
+  for (unsigned i = 0; i < 10; ++i) {
+    for (unsigned t = 0; t < 100; ++t) world.tick(t == 50 ? stopped : load);
+  }
+  EXPECT_EQ(world.choice().level, UpkeepLevel::items);
+  EXPECT_EQ(world.choice().even, 3);
+  EXPECT_EQ(world.controller().counts().reverts, 0u);
+}
+
 // Ticks until a load that comes for the first time is done as fast as its level allows, for good.
 unsigned ticks_until_best(PlannerWorld& world, const WorldLoad& load) {
   unsigned last = 0;
@@ -344,6 +359,18 @@ TEST(Controller, TriesALevelThatItDoesNotKnow) {
   for (unsigned t = 0; t < 20'000; ++t) world.tick(writes);
   EXPECT_GE(world.controller().counts().trials, 3u);
   EXPECT_LE(world.controller().counts().trials, 6u);
+}
+
+// A return that takes 4 ms is tried for every fifth of a second.
+TEST(Controller, TriesANewLoadSoonWhereReturnsAreQuick) {
+  PlannerWorld world(4, {.return_ns = 4'000'000});
+  const WorldLoad &reads = measured_loads()[0], &writes = measured_loads()[3], &others = measured_loads()[1];
+  for (unsigned t = 0; t < 100; ++t) world.tick(writes);
+  ASSERT_EQ(world.reached(), UpkeepLevel::none);
+  EXPECT_LE(ticks_until(world, reads, UpkeepLevel::items, 4000), 3100u);  // no return was measured yet
+  for (unsigned t = 0; t < 1000; ++t) world.tick(writes);
+  ASSERT_EQ(world.reached(), UpkeepLevel::none);
+  EXPECT_LE(ticks_until(world, others, UpkeepLevel::items, 3000), 400u);
 }
 
 TEST(Controller, WantsItsLevelBackWithoutLoad) {

@@ -2,6 +2,7 @@
 //
 // Thread safety: any thread; one that has joined a steering, its own thread alone.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -77,12 +78,15 @@ class Planner {
       board_->queries[option_].add(work.queries - work_.queries);
       board_->ticks[option_].add(ticks > begun_ ? ticks - begun_ : 0);
       board_->sets.add(work.sets - work_.sets);
-      board_->bytes.add(work.bytes - work_.bytes);
+      board_->bytes.add(work.bytes - std::min(work.bytes, work_.bytes));
     }
     work_ = work;
     waits_ = waits;
     begun_ = ended_ = ticks;
   }
+
+  // Until the next begin() this thread does nothing, and no device has anything of it.
+  void pause() noexcept { waits_ = false; }
 
   // False: what is done from now on is no load that comes again.
   void set_reports(bool reports) noexcept { reports_ = reports; }

@@ -28,7 +28,7 @@ void Work::end_beside_device() {
     answer_here();
   }
   if (!planner_.is_steered()) return;
-  planner_.end(cycles_now(), Planner::work_of(context_.counters, sink_.bytes()), runner_->in_flight() != 0);
+  planner_.end(cycles_now(), Planner::work_of(context_.counters, bytes()), runner_->in_flight() != 0);
 }
 
 // Submits what waits, if devices begin with its plan.

@@ -39,6 +39,7 @@ struct Intake {
   std::vector<Asker> whole;   // whose segments a device has answered whole; they are in the others no more
   std::vector<LaneRow> rows;  // answered commands that are not plain; the number is that of the segment's asker
   std::uint64_t queries = 0;  // answered
+  std::uint64_t bytes = 0;    // of requests, in flight
   std::uint64_t begin = 0;    // ticks
   std::uint64_t since = 0;    // begin of the pass in which its first input was received
   std::uint64_t oldest_receipt = UINT64_MAX;  // of input that had to wait for its turn

@@ -112,21 +112,25 @@ void Work::add_placed(void* owner, Parser& parser, const char* begin, std::size_
   in_.has_raw = in_.has_raw || is_raw;
 }
 
-// Calls submit() for the intake's flight, and begins another one.
+// Calls submit() for the intake's flight, of so many bytes, and begins another one.
 template <class Submit>
-void Work::hand_over(Submit submit) {
+void Work::hand_over(std::uint64_t bytes, Submit submit) {
   sink_.mark_in_flight(in_.askers, true);
+  in_.bytes = bytes;
+  bytes_in_flight_ += bytes;
   std::swap(in_, in_flight_[runner_->next()]);
   submit();
   begin_intake();
 }
 
 // Leaves a free flight to be filled after the next one is handed over. False: the device is late. The thread does not
-// wait longer for it, because all its askers would wait.
+// wait longer for it, because all its askers would wait; but where devices alone have the index, the host could only
+// ask them again.
 bool Work::free_flight() {
   constexpr std::chrono::microseconds patience(1000);
   while (runner_->in_flight() + 1 == runner_->count()) {
-    if (!options_.in_order && !runner_->wait_for_oldest(patience)) return false;
+    const bool waits = options_.in_order || context_.shared.placement.wants_search();
+    if (!waits && !runner_->wait_for_oldest(patience)) return false;
     answer_oldest();
   }
   return true;
@@ -138,7 +142,7 @@ bool Work::ask_with_input() {
   if (!free_flight()) return false;
   FrameColumns* const columns = runner_->frames_to_fill(plan);
   if (columns == nullptr || !fill(*columns)) return false;
-  hand_over([&] { runner_->submit_frames(plan, cas_); });
+  hand_over(input().used_bytes(), [&] { runner_->submit_frames(plan, cas_); });
   return true;
 }
 
@@ -157,7 +161,7 @@ bool Work::ask_with_keys() {
     in_.batch->clear();
     return false;
   }
-  hand_over([&] { runner_->submit(plan); });
+  hand_over(bytes, [&] { runner_->submit(plan); });
   return true;
 }
 
@@ -165,6 +169,7 @@ void Work::answer_oldest() {
   sink_.begin_run(cycles_now());
   const unsigned number = runner_->oldest();
   std::swap(in_, in_flight_[number]);
+  bytes_in_flight_ -= std::exchange(in_.bytes, 0);
   sink_.mark_in_flight(in_.askers, false);
   static_cast<void>(runner_->begin_answer());  // it is in_.batch
   if (in_.batch->size() == 0) {

@@ -13,6 +13,7 @@
 //
 // Thread safety: one thread at a time.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -108,6 +109,9 @@ class Work final : LaneOwner {
     while (runner_->in_flight() != 0) answer_oldest();
   }
 
+  // Of requests and replies, as the sink counts them, without the requests that are in flight.
+  std::uint64_t bytes() const { return sink_.bytes() - std::min(sink_.bytes(), bytes_in_flight_); }
+
   // Replies are put here; empty between two runs.
   Output& output() noexcept { return output_; }
   Runner& runner() noexcept { return *runner_; }
@@ -135,7 +139,7 @@ class Work final : LaneOwner {
   LaneSegment& add_segment(const char* begin, const char* end, Parser& parser);
   void add_message(void* owner, Parser& parser, const char* frame, const char* end, bool is_raw);
   template <class Submit>
-  void hand_over(Submit submit);
+  void hand_over(std::uint64_t bytes, Submit submit);
   bool free_flight();
 
   // --- hot.cpp: by hot keys, ahead of a device
@@ -217,6 +221,7 @@ class Work final : LaneOwner {
   Output output_;
   Intake in_;
   std::vector<Intake> in_flight_;  // by the number of the flight
+  std::uint64_t bytes_in_flight_ = 0;
   // Of answer_hot(): what it has answered; whether a segment follows; where each one's asker is then.
   Intake hot_;
   std::vector<std::uint8_t> followed_;

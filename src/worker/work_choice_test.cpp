@@ -50,6 +50,24 @@ TEST(Choosing, WhereNoDeviceServesTheLaneAnswers) {
   EXPECT_EQ(Parts::receive(client.socket), hit("a", "1") + "END\r\n");
 }
 
+// Else a plan whose answers come later would change what a query is seen to have of bytes, and so the load's class.
+TEST(Choosing, CountsRequestsWithTheirAnswers) {
+  const auto device = std::make_shared<SimDevice>(SimOptions{});
+  ChoosingParts s(device);
+  s.store("a", "1");
+  const Client client = s.connect();
+  const std::string input = "get a\r\n";
+  const std::uint64_t before = s.work.bytes();
+  device->hang();
+  s.worker.counters.bytes_read.add(input.size());
+  s.ask(client, input);
+  ASSERT_TRUE(client.connection.in_flight);
+  EXPECT_EQ(s.work.bytes(), before);
+  device->resume();
+  s.work.answer_oldest();
+  EXPECT_EQ(s.work.bytes(), before + input.size() + Parts::receive(client.socket).size());
+}
+
 // A third intake does not wait long for a device that hangs: the host answers it. What the device has is answered
 // later, in order.
 TEST(Choosing, ADeviceThatIsLateDelaysOnlyWhatItHas) {

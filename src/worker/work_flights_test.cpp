@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "worker/worker_parts_fixture.hpp"
 
@@ -77,6 +78,25 @@ TEST_F(Flights, HoldTheBuffersOfTheirPorts) {
   parts_.work.answer_oldest();
   EXPECT_EQ(port->batches_in_flight, 0u);
   EXPECT_EQ(Parts::receive(udp.first).size(), 3 * (udp_frame_bytes + 5));
+}
+
+// The host could only ask it again.
+TEST(LateDevice, IsWaitedForWhereItAloneHasTheIndex) {
+  Parts parts{std::make_shared<SimDevice>(SimOptions{.latency = std::chrono::milliseconds(20)}), 0, true};
+  Runner& runner = parts.work.runner();
+  runner.set_patience(std::chrono::hours(1));
+  ASSERT_GT(runner.count(), 1u);
+  std::vector<Client> clients;
+  for (unsigned i = 0; i < runner.count(); ++i) {
+    clients.push_back(parts.connect());
+    parts.work.begin_pass(cycles_now());
+    parts.add(clients.back().connection, "get a\r\n");
+    parts.work.end();
+  }
+  EXPECT_EQ(Parts::receive(clients.front().socket), "END\r\n");
+  EXPECT_TRUE(clients.back().connection.in_flight);
+  parts.work.finish();
+  EXPECT_EQ(Parts::receive(clients.back().socket), "END\r\n");
 }
 
 }  // namespace

@@ -28,6 +28,7 @@ SERVERS = {
     "located": ("--gpu", "sim", "--preset", "mirrored"),
     "values": ("--gpu", "sim", "--preset", "mirrored", "--gpu-values", "16MiB"),
     "on_device": ("--gpu", "sim", "--preset", "mega-kv"),
+    "hot": ("--gpu", "sim", "--preset", "kvcg", "--hot-threshold", "5"),
 }
 
 
