@@ -265,7 +265,9 @@ Json PlanStores::run(const workload::Spec& spec) {
   }
   for (const auto& [level, store] : stores_) store->wait_until_settled(std::chrono::milliseconds(20));
   for (Contender& c : all) {
-    if (c.engine != nullptr) let_choose(c);
+    if (c.engine == nullptr) continue;
+    say(fmt::format("letting {} choose", c.name));
+    let_choose(c);
   }
   // Every other round in the reverse order, so that what drifts meets both neighbours alike.
   for (unsigned round = 0; round < settings_.rounds; ++round) {

@@ -123,7 +123,7 @@ WireDriver::Answered WireDriver::finish() {
   work_.finish();
   while (TD_UNLIKELY(dispatch_ != nullptr) && dispatch_->in_flight() != 0) answer_dispatched();
   if (TD_UNLIKELY(kept_ != nullptr)) take_kept();
-  planner_.pause();
+  if (planner_.is_steered()) planner_.pause(Planner::work_of(context_->counters, work_.bytes()));
   return answered_;
 }
 

@@ -199,7 +199,7 @@ constexpr bool has_any_query(Source s) noexcept { return s == Source::found || s
 // not search buckets (`set` and what follows).
 TD_INLINE constexpr bool has_own_stages(CellsIn c) noexcept { return (static_cast<unsigned>(c) & 1) != 0; }
 static_assert(!has_own_stages(CellsIn::table) && has_own_stages(CellsIn::leaf) && !has_own_stages(CellsIn::set) &&
-              has_own_stages(CellsIn::slab));
+              has_own_stages(CellsIn::slab) && !has_own_stages(CellsIn::other));
 
 // A set that was answered and not executed, since a later query of the ring is a set of the same key and layout.
 struct Deferred {

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/ticks.hpp"
+#include "index/index.hpp"
 #include "index/stripes.hpp"
 #include "task/key_compare.hpp"
 

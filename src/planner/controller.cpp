@@ -41,6 +41,7 @@ PlanChoice Controller::decide(const PlannerSeen& seen) noexcept {
     return choice_;
   }
   if (!enter_class(window)) return wait_for_class();
+  if (is_interrupted(window)) return choice_;
   if (settles_ != 0) {
     --settles_;
   } else if (!probe_) {
@@ -68,6 +69,20 @@ bool Controller::take_window(const PlannerSeen& seen, PlannerSeen& window) noexc
   window_ns_ = std::min(busy_ns / workers_, now_ns_ - window_from_ns_);
   window_from_ns_ = now_ns_;
   return true;
+}
+
+// Whether it took so much longer than the last one that the process may have been stopped: then it says nothing of the
+// plans. Seldom, as a plan may stall, too.
+bool Controller::is_interrupted(const PlannerSeen& window) noexcept {
+  constexpr double much = 3;
+  std::uint64_t worker_ns = 0;
+  for (const PlanUse& use : window.use) worker_ns += use.worker_ns;
+  const double ns = static_cast<double>(worker_ns) / static_cast<double>(window.queries);
+  const bool is_long =
+      last_window_ns_ > 0 && ns > much * last_window_ns_ && since_interrupted_ == windows_between_interrupts;
+  since_interrupted_ = is_long ? 0 : std::min(since_interrupted_ + 1, windows_between_interrupts);
+  if (!is_long) last_window_ns_ = ns;
+  return is_long;
 }
 
 // A replica that rests costs nothing to follow what nobody writes, and is wanted when load comes back.
@@ -112,7 +127,7 @@ bool Controller::enter_class(const PlannerSeen& window) noexcept {
 // Of a new class: sooner where returns have cost little.
 std::uint64_t Controller::first_trial_pause_ns() const noexcept {
   if (return_took_ns_ == 0) return rules_.trial_pause_ns;
-  return std::clamp(returns_a_trial * return_took_ns_, rules_.undecided_ns, rules_.trial_pause_ns);
+  return std::min(std::max(returns_a_trial * return_took_ns_, rules_.undecided_ns), rules_.trial_pause_ns);
 }
 
 // What runs goes on, but for a probe.
@@ -182,10 +197,7 @@ void Controller::learn(const PlannerSeen& window) noexcept {
   const PlanUse& use = window.use[base_];
   if (2 * use.queries < rules_.queries_min) return;
   KnownOption& known = class_->options[base_];
-  // One window in which the process was stopped, say, is no change: it takes some in a row.
-  constexpr double most = 3;
-  const double measured = use.ns_a_query();
-  const double ns = learned_ != 0 ? std::min(measured, most * known.recent_ns) : measured;
+  const double ns = use.ns_a_query();
   const bool is_new = known.ns == 0 || (learned_ == 0 && now_ns_ - known.measured_ns > rules_.certified_ns);
   known.recent_ns = learned_ == 0 ? ns : known.recent_ns + (ns - known.recent_ns) / windows_smoothed;
   known.ns = is_new ? ns : known.ns + (ns - known.ns) / std::clamp(learned_, windows_smoothed, windows_meant);
@@ -416,7 +428,7 @@ void Controller::weigh_beside() noexcept {
   if (balance_ns_ <= -most) return want(UpkeepLevel::none);
   if (is_trial_ && balance_ns_ >= most) {
     is_trial_ = false;
-    class_->trial_pause_ns = rules_.trial_pause_ns;
+    class_->trial_pause_ns = first_trial_pause_ns();
   }
 }
 

@@ -76,6 +76,8 @@ class Controller {
   UpkeepLevel device_level() const noexcept { return options_[host_beside].level; }
   bool is_resting() const noexcept { return reached_ == UpkeepLevel::none; }
   bool take_window(const PlannerSeen& seen, PlannerSeen& window) noexcept;
+  static constexpr unsigned windows_between_interrupts = 16;
+  bool is_interrupted(const PlannerSeen& window) noexcept;
   bool enter_class(const PlannerSeen& window) noexcept;
   std::uint64_t first_trial_pause_ns() const noexcept;
   PlanChoice wait_for_class() noexcept;
@@ -114,6 +116,8 @@ class Controller {
   PlannerSeen window_{};            // that has not ended
   std::uint64_t now_ns_ = 0, window_from_ns_ = 0;
   std::uint64_t window_ns_ = 0;  // of the last one, in which workers were busy
+  double last_window_ns_ = 0;    // of a query; 0: none
+  unsigned since_interrupted_ = windows_between_interrupts;
   unsigned workers_ = 1;
   std::array<double, plan_options_max> predicted_ns_{};
   PlanChoice choice_{};

@@ -74,19 +74,24 @@ class Planner {
   // That has been done since the beginning, or since the last call. waits: a device has batches of this thread.
   // REQUIRES: is_steered().
   void end(std::uint64_t ticks, const Work& work, bool waits) noexcept {
+    const std::uint64_t bytes = std::max(work.bytes, work_.bytes);  // requests may be in flight that were waiting
     if (TD_LIKELY(reports_)) {
       board_->queries[option_].add(work.queries - work_.queries);
       board_->ticks[option_].add(ticks > begun_ ? ticks - begun_ : 0);
       board_->sets.add(work.sets - work_.sets);
-      board_->bytes.add(work.bytes - std::min(work.bytes, work_.bytes));
+      board_->bytes.add(bytes - work_.bytes);
     }
-    work_ = work;
+    work_ = {work.queries, work.sets, bytes};
     waits_ = waits;
     begun_ = ended_ = ticks;
   }
 
-  // Until the next begin() this thread does nothing, and no device has anything of it.
-  void pause() noexcept { waits_ = false; }
+  // Until the next begin() this thread does nothing, and no device has anything of it. What it has done since end() is
+  // not reported.
+  void pause(const Work& work) noexcept {
+    work_ = work;
+    waits_ = false;
+  }
 
   // False: what is done from now on is no load that comes again.
   void set_reports(bool reports) noexcept { reports_ = reports; }

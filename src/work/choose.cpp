@@ -59,12 +59,6 @@ std::uint32_t count_line_ends(const char* p, const char* end) noexcept {
   return count;
 }
 
-// What a device is given of the segment begins here.
-const char* input_of(const LaneSegment& segment, const Asker& asker) noexcept {
-  if (TD_LIKELY(segment.frame == nullptr)) return segment.begin;
-  return TD_UNLIKELY(asker.is_raw) ? segment.frame - ethernet::header_bytes : segment.frame;
-}
-
 }  // namespace
 
 // The plan for as many requests as wait. Lines of values count, too, and a datagram is one. Counts no further than the

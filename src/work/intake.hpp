@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "codec/ethernet.hpp"
 #include "lane/lane.hpp"
 #include "query/batch.hpp"
 
@@ -28,6 +29,12 @@ struct Asker {
   std::uint64_t sent_at = 0;
   std::array<std::uint32_t, lane_command_count> commands{};
 };
+
+// What was received for the segment, and what a device is given of it, begins here.
+inline const char* input_of(const LaneSegment& segment, const Asker& asker) noexcept {
+  if (TD_LIKELY(segment.frame == nullptr)) return segment.begin;
+  return TD_UNLIKELY(asker.is_raw) ? segment.frame - ethernet::header_bytes : segment.frame;
+}
 
 struct Intake {
   // Its input arena, and the keys that devices search for; none: they have the input, or nothing.

@@ -112,25 +112,26 @@ void Work::add_placed(void* owner, Parser& parser, const char* begin, std::size_
   in_.has_raw = in_.has_raw || is_raw;
 }
 
-// Calls submit() for the intake's flight, of so many bytes, and begins another one.
+// Calls submit() for the intake's flight, and begins another one.
 template <class Submit>
-void Work::hand_over(std::uint64_t bytes, Submit submit) {
+void Work::hand_over(Submit submit) {
   sink_.mark_in_flight(in_.askers, true);
-  in_.bytes = bytes;
-  bytes_in_flight_ += bytes;
+  for (std::size_t i = 0; i < in_.segments.size(); ++i)
+    in_.bytes += static_cast<std::uint64_t>(in_.segments[i].end - input_of(in_.segments[i], in_.askers[i]));
+  bytes_in_flight_ += in_.bytes;
   std::swap(in_, in_flight_[runner_->next()]);
   submit();
   begin_intake();
 }
 
 // Leaves a free flight to be filled after the next one is handed over. False: the device is late. The thread does not
-// wait longer for it, because all its askers would wait; but where devices alone have the index, the host could only
-// ask them again.
+// wait longer for it, because all its askers would wait; a little longer where devices alone have the index, as the
+// host could do no more than ask them again.
 bool Work::free_flight() {
-  constexpr std::chrono::microseconds patience(1000);
+  constexpr std::chrono::microseconds patience(1000), patience_elsewhere(8000);
   while (runner_->in_flight() + 1 == runner_->count()) {
-    const bool waits = options_.in_order || context_.shared.placement.wants_search();
-    if (!waits && !runner_->wait_for_oldest(patience)) return false;
+    const auto limit = context_.shared.placement.wants_search() ? patience_elsewhere : patience;
+    if (!options_.in_order && !runner_->wait_for_oldest(limit)) return false;
     answer_oldest();
   }
   return true;
@@ -142,7 +143,7 @@ bool Work::ask_with_input() {
   if (!free_flight()) return false;
   FrameColumns* const columns = runner_->frames_to_fill(plan);
   if (columns == nullptr || !fill(*columns)) return false;
-  hand_over(input().used_bytes(), [&] { runner_->submit_frames(plan, cas_); });
+  hand_over([&] { runner_->submit_frames(plan, cas_); });
   return true;
 }
 
@@ -161,7 +162,7 @@ bool Work::ask_with_keys() {
     in_.batch->clear();
     return false;
   }
-  hand_over(bytes, [&] { runner_->submit(plan); });
+  hand_over([&] { runner_->submit(plan); });
   return true;
 }
 

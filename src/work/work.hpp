@@ -8,8 +8,8 @@
 // and the lane behind that.
 //
 // An asker with input in flight must not be received from, so that its replies come in order, unless the work is
-// `in_order`. Input that waits for a device which is late is answered here otherwise, so that one device does not delay
-// other devices' input.
+// `in_order`. Input that waits for a device which is late is answered here otherwise, after milliseconds, so that one
+// device does not delay other devices' input.
 //
 // Thread safety: one thread at a time.
 #pragma once
@@ -139,7 +139,7 @@ class Work final : LaneOwner {
   LaneSegment& add_segment(const char* begin, const char* end, Parser& parser);
   void add_message(void* owner, Parser& parser, const char* frame, const char* end, bool is_raw);
   template <class Submit>
-  void hand_over(std::uint64_t bytes, Submit submit);
+  void hand_over(Submit submit);
   bool free_flight();
 
   // --- hot.cpp: by hot keys, ahead of a device

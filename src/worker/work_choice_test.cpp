@@ -55,17 +55,20 @@ TEST(Choosing, CountsRequestsWithTheirAnswers) {
   const auto device = std::make_shared<SimDevice>(SimOptions{});
   ChoosingParts s(device);
   s.store("a", "1");
-  const Client client = s.connect();
+  const Client first = s.connect(), second = s.connect();
   const std::string input = "get a\r\n";
+  s.worker.counters.bytes_read.add(1000);
   const std::uint64_t before = s.work.bytes();
   device->hang();
-  s.worker.counters.bytes_read.add(input.size());
-  s.ask(client, input);
-  ASSERT_TRUE(client.connection.in_flight);
+  s.worker.counters.bytes_read.add(2 * input.size());
+  s.add(first.connection, input);
+  s.ask(second, input);
+  ASSERT_TRUE(first.connection.in_flight && second.connection.in_flight);
   EXPECT_EQ(s.work.bytes(), before);
   device->resume();
   s.work.answer_oldest();
-  EXPECT_EQ(s.work.bytes(), before + input.size() + Parts::receive(client.socket).size());
+  const std::string replies = Parts::receive(first.socket) + Parts::receive(second.socket);
+  EXPECT_EQ(s.work.bytes(), before + 2 * input.size() + replies.size());
 }
 
 // A third intake does not wait long for a device that hangs: the host answers it. What the device has is answered
