@@ -112,7 +112,10 @@ TEST(HotTable, RetiresOrForgetsAll) {
   EXPECT_FALSE(rig.table.find(one_key).is_hot);
   EXPECT_EQ(rig.table.keys(), 0u);
   std::size_t freed = 0;
-  for (int time = 0; time < 4; ++time) freed += store.heap.reclaim_all(worker.cache);
+  for (int time = 0; time < 4; ++time) {
+    const Heap::Cache::Lock lock(worker.cache);
+    freed += store.heap.reclaim_all(worker.cache);
+  }
   EXPECT_EQ(freed, 2u) << "a, which the lost device named, and b";
 }
 
