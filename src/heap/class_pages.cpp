@@ -279,7 +279,9 @@ std::uint64_t ClassPages::cas_to_keep_above(PageId page) noexcept {
   constexpr std::uint64_t few = 3;  // of so many pages a page's worth may be what was stored last, too
   const std::uint64_t ahead = cas_ahead();
   if (ahead == 0) return UINT64_MAX;
-  return pages_open() <= few ? std::max(ahead, cas_of(page, 2)) : ahead;
+  if (pages_open() > few) return ahead;
+  const std::lock_guard lock(mutex_);  // of the page's bitmap
+  return std::max(ahead, cas_of(page, 2));
 }
 
 void ClassPages::link(PageId page) noexcept {
