@@ -55,9 +55,8 @@ struct Options {
   // std::runtime_error if there are fewer, or one cannot be used. One that fails later is left, and the store goes on.
   unsigned gpus = 0;
   std::string gpu = "cuda";     // or "sim": in software, to see that it works
-  std::string preset = "auto";  // what they do (docs/gpu.md of the source tree): auto, mirrored, mega-kv, kvcg; cpu:
-                                // nothing.
-                                // memcachedgpu: nothing, over an index that keeps its size and evicts.
+  std::string preset = "auto";  // what they do (docs/gpu.md of the source tree): auto, mirrored, mega-kv, kvcg.
+                                // cpu: nothing. memcachedgpu: nothing, over an index that keeps its size and evicts.
                                 // heterokv: nothing, over a tree of hash tables, which is ordered
   std::uint64_t gpu_value_bytes = 0;  // of each one's memory, for copies of small items; not with mega-kv, kvcg. 0:
                                       // none, with memcachedgpu of all. Calls do not read them

@@ -196,8 +196,8 @@ void Controller::learn(const PlannerSeen& window) noexcept {
   credit_ns_ = std::min(credit_ns_ + rules_.budget * static_cast<double>(window_ns_), credit_max_ns);
   const PlanUse& use = window.use[base_];
   if (2 * use.queries < rules_.queries_min) return;
-  KnownOption& known = class_->options[base_];
   const double ns = use.ns_a_query();
+  KnownOption& known = class_->options[base_];
   const bool is_new = known.ns == 0 || (learned_ == 0 && now_ns_ - known.measured_ns > rules_.certified_ns);
   known.recent_ns = learned_ == 0 ? ns : known.recent_ns + (ns - known.recent_ns) / windows_smoothed;
   known.ns = is_new ? ns : known.ns + (ns - known.ns) / std::clamp(learned_, windows_smoothed, windows_meant);

@@ -71,12 +71,12 @@ class Controller {
 
  private:
   static constexpr std::uint8_t host_alone = 0, host_beside = 1;
+  static constexpr unsigned windows_between_interrupts = 16;  // at least
 
   std::uint8_t count() const noexcept { return static_cast<std::uint8_t>(options_.size()); }
   UpkeepLevel device_level() const noexcept { return options_[host_beside].level; }
   bool is_resting() const noexcept { return reached_ == UpkeepLevel::none; }
   bool take_window(const PlannerSeen& seen, PlannerSeen& window) noexcept;
-  static constexpr unsigned windows_between_interrupts = 16;
   bool is_interrupted(const PlannerSeen& window) noexcept;
   bool enter_class(const PlannerSeen& window) noexcept;
   std::uint64_t first_trial_pause_ns() const noexcept;
